@@ -17,9 +17,10 @@ export function within({ text, binding: own }: Expression, binding: number): str
   return own < binding ? `(${text})` : text;
 }
 
-/** Returns the operation of two expressions. */
+/** Returns the operation of two expressions. Python reads `a < b == c` as `a < b and b == c`, so a comparison in one has parentheses. */
 export function binary(left: Expression, operator: string, right: Expression, binding: number): Expression {
-  return { text: `${within(left, binding)} ${operator} ${within(right, binding + 1)}`, binding };
+  const least = binding === BINDING.comparison ? binding + 1 : binding;
+  return { text: `${within(left, least)} ${operator} ${within(right, binding + 1)}`, binding };
 }
 
 /** Returns a call of a method. */

@@ -1,5 +1,6 @@
 import { ConfigError } from '../../core';
 import type {
+  Attribute,
   TracedCall,
   TracedNode,
   TracedNumber,
@@ -147,6 +148,7 @@ class FunctionWriter {
       inputNames: Object.keys(inputs),
       attr: (key) => attrs[key] ?? null,
       number: (value) => this.#number(value, line),
+      scalar: (key, dtype) => this.#scalar(attrs[key] ?? 0, dtype ?? 'float32', line),
       value: (key) => this.#valueOf(idOf(key)),
       outputs: outputs.map((id) => values[id] as TracedValue), // a program has all its values
       device: this.#device(line),
@@ -178,6 +180,11 @@ class FunctionWriter {
     });
     if (source.kind !== 'number' || !isBeside) return this.#tensor(id, line);
     return this.#numberExpression(source.value, dtype, line);
+  }
+
+  #scalar(value: Attribute, dtype: TracedValue['dtype'], line: string): string {
+    const number = typeof value === 'object' ? (value as TracedNumber) : Number(value); // an object is an extent
+    return this.#numberExpression(number, dtype, line).text;
   }
 
   #numberExpression(value: TracedNumber, dtype: TracedValue['dtype'], line: string): Expression {

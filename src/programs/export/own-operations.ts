@@ -1,15 +1,5 @@
 import type { Attribute, TracedNumber, TracedValue } from '../../training';
-import {
-  BINDING,
-  binary,
-  call,
-  type Expression,
-  floatText,
-  method,
-  tupleOf,
-  whole,
-  within,
-} from './own-expression';
+import { BINDING, binary, call, type Expression, method, tupleOf, whole, within } from './own-expression';
 import { pythonValue } from './python';
 
 /** An operation of a traced program, as the table below sees it. */
@@ -24,6 +14,8 @@ export interface OperationParts {
   attr(name: string): Attribute;
   /** Returns a whole number of the program in Python. */
   number(value: TracedNumber): string;
+  /** Returns an attribute as an element of a tensor in Python; it may depend on the batch. */
+  scalar(name: string, dtype?: TracedValue['dtype']): string;
   value(name: string): TracedValue;
   readonly outputs: readonly TracedValue[];
   /** A tensor whose device new tensors have. */
@@ -189,7 +181,8 @@ const split: OperationWriter = (parts) => {
 };
 
 const gather: OperationWriter = (parts) => {
-  const axis = Number(parts.attr('axis') ?? 0);
+  const given = Number(parts.attr('axis') ?? 0);
+  const axis = given < 0 ? given + parts.value('x').shape.length : given;
   if (Number(parts.attr('batchDims') ?? 0) !== 0) parts.refuse('tf.gather with batchDims');
   return whole(
     `${within(parts.tensor('x'), BINDING.whole)}[${':, '.repeat(axis)}${parts.tensor('indices').text}]`,
@@ -216,13 +209,22 @@ const oneHot: OperationWriter = (parts) => {
 const pad: OperationWriter = (parts) => {
   const paddings = parts.attr('paddings') as readonly (readonly TracedNumber[])[]; // two numbers per dim
   const sides = paddings.toReversed().flatMap((pair) => pair.map((amount) => parts.number(amount)));
-  const value = Number(parts.attr('constantValue') ?? 0);
+  const isZero = (parts.attr('constantValue') ?? 0) === 0;
   return call(
     'F.pad',
     parts.tensor('x').text,
     tupleOf(sides),
-    ...(value === 0 ? [] : [`value=${floatText(value)}`]),
+    ...(isZero ? [] : [`value=${parts.scalar('constantValue')}`]),
   );
+};
+
+/** The bounds of integers are integers: torch makes floats of them otherwise, which cannot be indices. */
+const clip: OperationWriter = (parts) => {
+  const { dtype } = parts.value('x');
+  const bound = (name: string, none: number): string =>
+    parts.attr(name) === none ? 'None' : parts.scalar(name, dtype);
+  const [least, most] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
+  return method(parts.tensor('x'), 'clamp', bound('clipValueMin', least), bound('clipValueMax', most));
 };
 
 const cumulative: OperationWriter = (parts) => {
@@ -274,7 +276,7 @@ const attended: OperationWriter = (parts) => {
     'F.scaled_dot_product_attention',
     ...['q', 'k', 'v'].map((name) => heads(name).text),
     ...(isCausal ? ['is_causal=True'] : []),
-    `scale=${floatText(Number(parts.attr('scale')))}`,
+    `scale=${parts.scalar('scale')}`,
     ...(JSON.stringify(q[2]) === JSON.stringify(k[2]) ? [] : ['enable_gqa=True']),
   );
   return method(mixed, 'transpose', '1, 2');
@@ -282,7 +284,7 @@ const attended: OperationWriter = (parts) => {
 
 const dropout: OperationWriter = (parts) => {
   if (parts.attr('period') !== 1) parts.refuse('dropout of groups of elements; use nn.Dropout2d');
-  return call('F.dropout', parts.tensor('x').text, floatText(Number(parts.attr('rate'))), parts.training);
+  return call('F.dropout', parts.tensor('x').text, parts.scalar('rate'), parts.training);
 };
 
 /** How each operation of a traced program is written in PyTorch. An operation that is not here is refused. */
@@ -336,7 +338,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   ),
   Neg: (parts) => ({ text: `-${within(parts.tensor('x'), BINDING.whole)}`, binding: BINDING.sign }),
   Identity: (parts) => (parts.isDetached ? method(parts.tensor('x'), 'detach') : parts.tensor('x')),
-  LeakyRelu: (parts) => call('F.leaky_relu', parts.tensor('x').text, floatText(Number(parts.attr('alpha')))),
+  LeakyRelu: (parts) => call('F.leaky_relu', parts.tensor('x').text, parts.scalar('alpha')),
   Prelu: (parts) => {
     const x = parts.named('x');
     const scaled = binary(parts.operand('alpha'), '*', x, BINDING.product);
@@ -405,12 +407,11 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   Cast: cast,
   OneHot: oneHot,
   Fill: (parts) => {
-    const value = floatText(Number(parts.attr('value')));
     const dtype = parts.outputs[0]?.dtype ?? 'float32';
     return call(
       'torch.full',
-      `(${shapeText(parts)},)`,
-      value,
+      tupleOf((parts.outputs[0]?.shape ?? []).map((extent) => parts.number(extent))),
+      parts.scalar('value', dtype),
       `dtype=${torchDtype(dtype)}`,
       `device=${parts.device}`,
     );
@@ -427,13 +428,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   TopK: (parts) => ({
     all: call('torch.topk', parts.tensor('x').text, parts.number(parts.attr('k') as TracedNumber)), // a number
   }),
-  ClipByValue: (parts) =>
-    method(
-      parts.tensor('x'),
-      'clamp',
-      floatText(Number(parts.attr('clipValueMin'))),
-      floatText(Number(parts.attr('clipValueMax'))),
-    ),
+  ClipByValue: clip,
   Softmax: (parts) => call('F.softmax', parts.tensor('logits').text, `dim=${parts.attr('dim') ?? -1}`),
   LogSoftmax: (parts) =>
     call('F.log_softmax', parts.tensor('logits').text, `dim=${parts.attr('axis') ?? -1}`),
@@ -457,7 +452,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   ShardlabGelu: (parts) =>
     call('F.gelu', parts.tensor('x').text, ...(parts.attr('exact') === true ? [] : ['approximate="tanh"'])),
   ShardlabCausalSoftmax: (parts) =>
-    call('causal_softmax', parts.tensor('scores').text, floatText(Number(parts.attr('scale')))),
+    call('causal_softmax', parts.tensor('scores').text, parts.scalar('scale')),
   ShardlabCausalAttention: (parts) =>
     call('causal_attention', parts.tensor('qkv').text, `${parts.attr('heads')}`),
   FlashAttention: attended,

@@ -56,7 +56,7 @@ def run(request: Request, emit: Sink) -> None:
         'rank': request.rank,
         'world': request.world,
         'seconds': time.monotonic() - began,
-        'processBytes': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        'processBytes': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024),
         'step': steps.record,
     }
     emit(answer)

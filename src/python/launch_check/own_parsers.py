@@ -31,14 +31,32 @@ def launch_commands(text: str) -> list[list[str]]:
     joined = text.replace('\\\n', ' ').replace('\\"', '"')
     commands = []
     for line in joined.split('\n'):
-        match = re.search(r'(?:^|[\s"])torchrun\s+(.*)', line)
+        match = re.search(r'(?:^|[\s"\'])torchrun\s+(.*)', line)
         if match is None or line.lstrip().startswith('#'):
             continue
-        rest = re.sub(r'\$\{\w+:-([^}]*)\}', r'\1', match[1].rstrip('"]').replace('"$1"', '0').replace('"$RANK"', '0'))
+        rest = match[1]
+        if rest.count('"') % 2 == 1 or rest.count("'") % 2 == 1:  # the end of a text around the command, as in bash -c '...'
+            rest = rest.rstrip('"\']')
+        rest = re.sub(r'"?\$[@*]"?', '', rest).replace('"$1"', '0').replace('"$RANK"', '0')
+        rest = re.sub(r'\$\{\w+:-([^}]*)\}', r'\1', rest)
         rest = re.sub(r'\$\{?\w*PORT\w*\}?', '29500', rest)
         rest = re.sub(r'\$\{?\w+[^}\s"]*\}?', _placeholder, rest)
-        commands.append(shlex.split(rest))
+        commands.append(_words(rest))
     return commands
+
+
+def _words(command: str) -> list[str]:
+    """Returns the words of a command up to the shell's next operator: a pipe, a redirection, or the end of the command."""
+    reader = shlex.shlex(re.sub(r'\s\d(?=[<>])', ' ', command), posix=True, punctuation_chars=';<>|&')
+    reader.whitespace_split = True
+    reader.commenters = ''
+    words: list[str] = []
+    with contextlib.suppress(ValueError):  # a quote that another line closes
+        for word in reader:
+            if word and set(word) <= set(';<>|&'):
+                break
+            words.append(word)
+    return words
 
 
 def _placeholder(match: re.Match[str]) -> str:

@@ -178,12 +178,12 @@ const PYTHON_VARIABLES = {
 } as const;
 
 /** Returns the request of src/python/launch_check/findings.py. */
-function requestOf({ path, names, world, machines }: BundleFolder, rank: number, script: string) {
+function requestOf({ path, names, launches, world, machines }: BundleFolder, rank: number, script: string) {
   const having = (form: RegExp): readonly string[] => names.filter((name) => form.test(name));
   return {
     folder: path,
     python: having(/\.py$/),
-    launches: having(/\.(sh|sbatch)$|^pytorchjob\.ya?ml$/),
+    launches: launches.map(({ name }) => name),
     accelerate: having(/^accelerate.*\.ya?ml$/),
     deepspeed: having(/^ds_config.*\.json$/),
     script: names.includes(script) ? script : null,

@@ -140,29 +140,58 @@ class Merger {
 
   /** Returns the extent that the number has in all forwards. Throws: Difference. */
   number(value: number, others: readonly unknown[], subject: string, line = ''): TracedNumber {
-    const differ = this.#variants.flatMap((variant, i) => {
-      const changed = others[i];
-      if (typeof changed !== 'number') throw new Difference(subject, line);
-      return Object.is(changed, value) ? [] : [{ ...variant, changed }];
+    const seen = this.#variants.map((variant, i) => ({ ...variant, changed: others[i] }));
+    if (seen.every(({ changed }) => Object.is(changed, value))) return value;
+    const extent = extentOf(value, seen);
+    const sizeOf = (dim: FreeDim): number => seen.find((variant) => variant.dim === dim)?.from ?? 1;
+    const fits = seen.every(({ dim, to, changed }) => {
+      const sizes = {
+        batch: sizeOf('batch'),
+        sequence: sizeOf('sequence'),
+        ...(dim !== null && { [dim]: to }),
+      };
+      return typeof changed === 'number' && extent !== null && isNear(extentIn(extent, sizes), changed);
     });
-    if (differ.length === 0) return value;
-    let extent: Extent = { factor: value, batch: 0, sequence: 0, offset: 0 };
-    for (const { dim, from, to, changed } of differ) {
-      const power = isNear(value * to, changed * from) ? 1 : isNear(value * from, changed * to) ? -1 : 0;
-      if (dim === null) throw new Difference(subject, line);
-      if (power !== 0) {
-        extent = { ...extent, factor: extent.factor / from ** power, [dim]: power };
-        continue;
-      }
-      const slope = (changed - value) / (to - from);
-      if (differ.length > 1 || !Number.isInteger(slope)) throw new Difference(subject, line);
-      return { factor: slope, batch: 0, sequence: 0, [dim]: 1, offset: value - slope * from };
-    }
-    const { batch, sequence, factor } = extent;
-    const isWhole = Number.isInteger(factor) || batch < 0 || sequence < 0 || !Number.isInteger(value);
-    if (!isWhole) throw new Difference(subject, line);
+    if (extent === null || !fits) throw new Difference(subject, line);
     return extent;
   }
+}
+
+/** A number of another forward, in the place of the first forward's number. */
+interface SeenNumber extends Variant {
+  readonly changed: unknown;
+}
+
+const FREE_DIMS: readonly FreeDim[] = ['batch', 'sequence'];
+
+/** Returns the extent that a number has by one other forward per dim; null if there is none. Further forwards must confirm it. */
+function extentOf(value: number, seen: readonly SeenNumber[]): Extent | null {
+  const differ = FREE_DIMS.flatMap((dim) => {
+    const first = seen.find((variant) => variant.dim === dim && !Object.is(variant.changed, value));
+    return first === undefined ? [] : [{ ...first, dim }];
+  });
+  let extent: Extent = { factor: value, batch: 0, sequence: 0, offset: 0 };
+  for (const { dim, from, to, changed } of differ) {
+    if (typeof changed !== 'number') return null;
+    const power = isNear(value * to, changed * from) ? 1 : isNear(value * from, changed * to) ? -1 : 0;
+    if (power !== 0) {
+      extent = { ...extent, factor: extent.factor / from ** power, [dim]: power };
+      continue;
+    }
+    const slope = (changed - value) / (to - from);
+    if (differ.length > 1 || !Number.isInteger(slope)) return null;
+    return { factor: slope, batch: 0, sequence: 0, [dim]: 1, offset: value - slope * from };
+  }
+  const { batch, sequence, factor } = extent;
+  const isWhole = Number.isInteger(factor) || batch < 0 || sequence < 0 || !Number.isInteger(value);
+  return isWhole ? extent : null;
+}
+
+function extentIn(
+  { factor, batch, sequence, offset }: Extent,
+  sizes: Readonly<Record<FreeDim, number>>,
+): number {
+  return factor * sizes.batch ** batch * sizes.sequence ** sequence + offset;
 }
 
 /** Returns what two operations must have in common. */

@@ -35,8 +35,8 @@ export function describeModules(model: Module): TracedModule[] {
 
 function kindOf(module: Module): TracedModule['kind'] {
   if (isLayer(module)) return 'layer';
-  if (module instanceof ModuleList) return 'list';
-  if (module instanceof ModuleDict) return 'dict';
+  if (module.constructor === ModuleList) return 'list'; // a class of the user's may have a forward
+  if (module.constructor === ModuleDict) return 'dict';
   const isSequence = module instanceof Sequential && module.constructor === Sequential;
   return isSequence && module.steps.every((step) => step instanceof Module) ? 'sequence' : 'module';
 }

@@ -27,7 +27,7 @@ export interface TracedTraining {
 
 /**
  * Runs a user's model and loss on a few batches, and returns what they do in all of them: on two batches of the same shapes, and,
- * to see which dims may change, on a batch of twice the rows and on one with a shorter sequence.
+ * to see which dims may change, on two batches with more rows and on two with shorter rows.
  * Throws: CONFIG, with the user's line, if the forward depends on values.
  */
 export function traceModel(training: TracedTraining): TracedModel {
@@ -64,12 +64,12 @@ function mergedOrRefused(first: RecordedForward, same: readonly Variant[]): Merg
   }
 }
 
-/** A batch in which one dim has another extent. */
-interface VariedBatch {
+/** Batches in which one dim has other extents. Two of them show whether a number follows the dim by a line or otherwise. */
+interface VariedDim {
   readonly dim: FreeDim;
   readonly from: number;
-  readonly to: number;
-  readonly make: () => OwnBatch;
+  readonly sizes: readonly number[];
+  readonly make: (size: number) => OwnBatch;
 }
 
 /** Adds the dims that may change. */
@@ -80,21 +80,26 @@ function withFreeDims(
     readonly same: readonly Variant[];
     readonly merged: MergedForward;
   },
-  varied: readonly VariedBatch[],
+  varied: readonly VariedDim[],
   record: (batch: OwnBatch) => RecordedForward,
 ): TracedModel {
   let { merged } = base;
   let variants: readonly Variant[] = base.same;
   const free: FreeDim[] = [];
   const fixed: string[] = [];
-  for (const { dim, from, to, make } of varied) {
+  for (const { dim, from, sizes, make } of varied) {
     const name = dim === 'batch' ? `a batch of other than ${from} rows` : `rows of other than ${from} tokens`;
     try {
-      const batch = make();
-      const next: Variant = { forward: record(batch), dim, from, to };
-      tf.dispose([...batch.tensors]);
-      merged = mergeForwards(base.first, [...variants, next]);
-      variants = [...variants, next];
+      const more = sizes.map((to): Variant => {
+        const batch = make(to);
+        try {
+          return { forward: record(batch), dim, from, to };
+        } finally {
+          tf.dispose([...batch.tensors]);
+        }
+      });
+      merged = mergeForwards(base.first, [...variants, ...more]);
+      variants = [...variants, ...more];
       free.push(dim);
     } catch (error) {
       const why =
@@ -142,13 +147,13 @@ function shapesOf({ batch }: OwnBatch): string {
   return JSON.stringify([...tensorsByName(batch)].map(([name, { shape, dtype }]) => [name, shape, dtype]));
 }
 
-/** Returns batches with twice the rows, and with fewer tokens per row if the batch has rows of tokens. */
-function variantsOf(batch: OwnBatch): VariedBatch[] {
+/** Returns batches with two and three times the rows, and with fewer tokens per row if the batch has rows of tokens. */
+function variantsOf(batch: OwnBatch): VariedDim[] {
   const tensors = [...tensorsByName(batch.batch).values()];
   const rows = tensors[0]?.shape[0];
   if (rows === undefined) throw new ConfigError('export: the batch has no tensor with rows; return one as x');
   const ofRows = (tensor: tf.Tensor): boolean => tensor.rank > 0 && tensor.shape[0] === rows;
-  const varied = (map: (tensor: tf.Tensor) => tf.Tensor) => (): OwnBatch => {
+  const varied = (map: (tensor: tf.Tensor) => tf.Tensor): OwnBatch => {
     const changed = mapTensors(batch.batch, map);
     return {
       ...batch,
@@ -156,29 +161,31 @@ function variantsOf(batch: OwnBatch): VariedBatch[] {
       tensors: [...tensorsByName(changed).values()].filter((tensor) => !tensors.includes(tensor)),
     };
   };
-  const doubled: VariedBatch = {
+  const repeated: VariedDim = {
     dim: 'batch',
     from: rows,
-    to: 2 * rows,
-    make: varied((tensor) => (ofRows(tensor) ? tf.concat([tensor, tensor]) : tensor)),
+    sizes: [2 * rows, 3 * rows],
+    make: (size) =>
+      varied((tensor) => (ofRows(tensor) ? tf.concat(new Array(size / rows).fill(tensor)) : tensor)),
   };
   const tokens = tensors.find(({ dtype, rank }) => dtype === 'int32' && rank === 2)?.shape[1] ?? 0;
-  if (tokens < 3) return [doubled];
-  const shortened: VariedBatch = {
+  if (tokens < 3) return [repeated];
+  const shortened: VariedDim = {
     dim: 'sequence',
     from: tokens,
-    to: tokens - 1,
-    make: varied((tensor) =>
-      ofRows(tensor) && tensor.shape[1] === tokens
-        ? tf.slice(
-            tensor,
-            tensor.shape.map(() => 0),
-            [-1, tokens - 1, ...tensor.shape.slice(2).map(() => -1)],
-          )
-        : tensor,
-    ),
+    sizes: [tokens - 1, tokens - 2],
+    make: (size) =>
+      varied((tensor) =>
+        ofRows(tensor) && tensor.shape[1] === tokens
+          ? tf.slice(
+              tensor,
+              tensor.shape.map(() => 0),
+              [-1, size, ...tensor.shape.slice(2).map(() => -1)],
+            )
+          : tensor,
+      ),
   };
-  return [doubled, shortened];
+  return [repeated, shortened];
 }
 
 /** Requires a model of the user's own. Throws: INTERNAL. */
