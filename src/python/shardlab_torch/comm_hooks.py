@@ -61,7 +61,7 @@ class _PowerSGD:
         buffer: Tensor = bucket.buffer()
         drawn = [self._directions(name, shape[1] * rank) for shape, each in by_shape.items() for name, rank in each]
         self._state.p_memory_dict[bucket.index()] = buffer.new_empty(rows)
-        self._state.q_memory_dict[bucket.index()] = torch.cat([buffer.new_empty(0), *drawn])
+        self._state.q_memory_dict[bucket.index()] = torch.cat([torch.empty(0), *drawn]).to(buffer)
 
     def _directions(self, name: str, count: int) -> Tensor:
         random = normals(self._hook["randomSeed"], "powerSGD", name, self._state.iter)

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -95,7 +94,7 @@ class DeepSpeedZero(Strategy):
             "steps_per_print": 10**9,
             **precision_settings(self.precision, self._scaling),
         }
-        self._engine, optimizer, _, _ = deepspeed.initialize(
+        self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=self.parts[0],
             optimizer=make(groups, **options),
             config=settings,
@@ -105,8 +104,8 @@ class DeepSpeedZero(Strategy):
         self.modules = [self._engine]
         self._cast_inputs()
         if self._scaling is not None:
-            self.scaler = EngineScaler(optimizer)
-        return optimizer  # type: ignore[no-any-return]
+            self.scaler = EngineScaler(self._optimizer)
+        return self._optimizer  # type: ignore[no-any-return]
 
     def _cast_inputs(self) -> None:
         """Makes the model cast its inputs to the type of its parameters, as FSDP's policy does; DeepSpeed leaves them as they are."""
@@ -133,7 +132,9 @@ class DeepSpeedZero(Strategy):
         return float("nan")  # the engine's step clips
 
     def update(self, optimizer: torch.optim.Optimizer, norm: float) -> tuple[float, bool]:
-        is_done = self.scaler.step(self._engine.step)
+        self._engine.step()
+        # DeepSpeed leaves out an update whose gradients are not finite, also without a scaler.
+        is_done = not self._optimizer.overflow
         return float(self._engine.get_global_grad_norm()) if is_done else float("inf"), is_done
 
     def dispose(self) -> None:
@@ -173,10 +174,6 @@ class EngineScaler(Unscaled):
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-
-    def step(self, update: Callable[[], None]) -> bool:
-        update()
-        return not self._optimizer.overflow
 
     def state(self) -> Json | None:
         scaler = self._optimizer.loss_scaler

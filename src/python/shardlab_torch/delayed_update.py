@@ -33,8 +33,14 @@ class DelayedUpdate:
         norm, is_done = run()
         for name, grad in own.items():
             parameters[name].grad = grad
-            if is_done and grad is not None:
-                self._states.optimizer_states(name)[PENDING] = grad
+            if not is_done:
+                continue
+            states = self._states.optimizer_states(name)
+            if grad is None:
+                # Its gradient was applied. A checkpoint with it would make the next run apply it again.
+                states[PENDING].zero_()
+            else:
+                states[PENDING] = grad
         if is_done:
             self._waiting = {name for name, grad in own.items() if grad is not None}
         return norm, is_done

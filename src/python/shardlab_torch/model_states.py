@@ -52,10 +52,11 @@ class ModelStates:
     def __iter__(self) -> Iterator[State]:
         """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
         owners: dict[int, str] = {}
-        yield from self._fsdp2_states(owners)
-        yield from self._fsdp1_states(owners)
+        # The parameters of which this rank has only a shard.
+        sharded: set[int] = set()
+        yield from self._fsdp2_states(owners, sharded)
+        yield from self._fsdp1_states(owners, sharded)
         yield from self._deepspeed_states()
-        sharded = set(owners)
         beside = self._beside
         named = self._inner.named_parameters()
         for name, param in named if beside is None else chain(named, beside.named_parameters()):
@@ -107,26 +108,28 @@ class ModelStates:
         """Returns the unit of a flat parameter's handle (FSDP1)."""
         return self.name_of(handle._fully_sharded_module)
 
-    def _fsdp2_states(self, owners: dict[int, str]) -> Iterator[State]:
+    def _fsdp2_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
         for group in self.fsdp2_groups():
             module = self.group_name(group)
             mesh = group.mesh_info.mesh
             # A unit that is only replicated has one shard per replica.
             kind = 'full' if mesh.ndim == 2 and mesh.size(1) == 1 else 'shard'
             for param in group.fsdp_params:
-                sharded = param.sharded_param
-                owners[id(sharded)] = module
+                own = param.sharded_param
+                owners[id(own)] = module
+                if kind == 'shard':
+                    sharded.add(id(own))
                 yield State(param._sharded_param_data, f'param.{kind}', module)
                 post_forward = getattr(param, '_sharded_post_forward_param_data', None)
                 if post_forward is not None:
                     yield State(post_forward, 'param.shard', module)
-                if sharded.grad is not None:
-                    yield State(sharded.grad, f'grad.{kind}', module)
+                if own.grad is not None:
+                    yield State(own.grad, f'grad.{kind}', module)
                 for tensor in (*param.all_gather_outputs, *getattr(param, '_unsharded_inner_tensors', ())):
                     yield State(tensor, 'param.full', module)
             yield from self.group_grads(group)
 
-    def _fsdp1_states(self, owners: dict[int, str]) -> Iterator[State]:
+    def _fsdp1_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
         for wrapper in self._inner.modules():
             handle: Any = getattr(wrapper, '_handle', None)
             flat = getattr(handle, 'flat_param', None)
@@ -136,6 +139,8 @@ class ModelStates:
             is_sharded = handle.uses_sharded_strategy
             for param in (flat, *(getattr(flat, '_params', None) or ())):
                 owners[id(param)] = module
+                if is_sharded:
+                    sharded.add(id(param))
             yield State(getattr(flat, '_local_shard', flat), 'param.shard' if is_sharded else 'param.full', module)
             for name in ('_full_param_padded', '_full_prec_full_param_padded', '_mp_shard'):
                 if isinstance(getattr(flat, name, None), torch.Tensor):

@@ -93,8 +93,8 @@ def _passed(x: Tensor, group: ProcessGroup) -> Tensor:
 def _block(q: Tensor, kv: Tensor, source: int, group: ProcessGroup, masks: bool) -> tuple[int, Tensor, Tensor, bool]:
     """
     Returns the inputs of this rank's attention to the keys of rank `source`: the index of the first query, the keys and values,
-    and whether a causal mask applies. Without a mask (`masks`), all queries attend to all keys. With it, all queries attend to the early chunk of an earlier rank, and only the late chunk of
-    queries attends to the keys of a later rank.
+    and whether a causal mask applies. Without `masks`, all queries attend to all keys. With it, all queries attend to the early
+    chunk of an earlier rank, and only the late chunk of queries attends to the keys of a later rank.
     """
     half = q.shape[2] // 2
     first, length = 0, kv.shape[3]
