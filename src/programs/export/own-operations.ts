@@ -181,8 +181,8 @@ const split: OperationWriter = (parts) => {
 };
 
 const gather: OperationWriter = (parts) => {
-  const given = Number(parts.attr('axis') ?? 0);
-  const axis = given < 0 ? given + parts.value('x').shape.length : given;
+  const axisAttribute = Number(parts.attr('axis') ?? 0);
+  const axis = axisAttribute < 0 ? axisAttribute + parts.value('x').shape.length : axisAttribute;
   if (Number(parts.attr('batchDims') ?? 0) !== 0) parts.refuse('tf.gather with batchDims');
   return whole(
     `${within(parts.tensor('x'), BINDING.whole)}[${':, '.repeat(axis)}${parts.tensor('indices').text}]`,

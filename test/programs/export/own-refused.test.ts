@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type * as tfjs from '../../../src/core/tf';
@@ -7,6 +8,8 @@ import type { Job } from '../../../src/session/run/job';
 import { launch } from '../../../src/session/run/launch';
 import { testFolder } from './export-fixture';
 import type { OwnTraining } from './own-models';
+
+const read = (path: string): string => readFileSync(path, 'utf8');
 
 let job: Job;
 before(async () => {
@@ -95,6 +98,35 @@ for (const [name, [forward, message]] of Object.entries(REFUSED)) {
     await run.dispose();
   });
 }
+
+test('a number that follows the square of the batch fixes the batch, and bounds that follow the batch are in model.py', async (context) => {
+  const out = join(testFolder(context), 'bundle');
+  const exported = async (forward: Forward, name: string): Promise<readonly [string, string]> => {
+    const run = await job.train({
+      model: modelOf(forward) as never,
+      data: data as never,
+      loss: loss as never,
+      steps: 2,
+    });
+    await run.export({ to: 'torchrun', out: join(out, name) });
+    await run.dispose();
+    return [read(join(out, name, 'REPORT.md')), read(join(out, name, 'model.py'))];
+  };
+  const [squared] = await exported((x, fc) => {
+    const rows = x.shape[0] ?? 0;
+    return fc(x).add(
+      x
+        .matMul(x, false, true)
+        .reshape([rows * rows])
+        .mean(),
+    );
+  }, 'squared');
+  assert.match(squared, /model\.py is not for a batch of other than 6 rows: they need an attribute/);
+  const [report, code] = await exported((x, fc) => fc(x.clipByValue(0, (x.shape[0] ?? 0) - 1)), 'bounded');
+  assert.doesNotMatch(report, /is not for a batch/);
+  assert.match(code, /\.clamp\(0\.0, [^)\n]*shape\[0\]/);
+  assert.doesNotMatch(code, /nan/);
+});
 
 test('run.export names the targets that take models of the user, and savePretrained does not name it', async (context) => {
   const model = modelOf((x, fc) => fc(x)) as never;
