@@ -136,6 +136,20 @@ test('a folder for results that cannot be one is refused before anything is copi
   assert.ok(!existsSync(join(folder, 'never')) && !existsSync(join(folder, 'elsewhere')));
 });
 
+test('results never replace the notebook that is executed', async () => {
+  const own = join(folder, 'kept');
+  mkdirSync(own, { recursive: true });
+  writeFileSync(join(own, 'mine.ipynb'), '{}');
+  for (const name of ['kept/mine.ipynb', 'kept']) {
+    const { status, stderr, programs } = await labWithStandIn(name, '--execute', '--output', 'kept');
+    assert.equal(status, 2, name);
+    assert.match(stderr, /--output kept is the folder of .*\.ipynb, which its result would overwrite/);
+    assert.deepEqual(programs, []);
+  }
+  assert.equal(readFileSync(join(own, 'mine.ipynb'), 'utf8'), '{}');
+  assert.deepEqual(readdirSync(own), ['mine.ipynb']);
+});
+
 test('the packed notebooks have code and no outputs, except those that need PyTorch', () => {
   const packed = join(repositoryRoot(), 'build', 'notebooks');
   const own = join(repositoryRoot(), 'notebooks');

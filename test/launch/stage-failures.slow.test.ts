@@ -21,7 +21,8 @@ const CONFIG = {
         const left = Number(Reflect.get(globalThis, 'forwardsLeft')) - 1;
         Reflect.set(globalThis, 'forwardsLeft', left);
         if (left !== 0) return x;
-        const command = `kill -s STOP ${process.pid}`;
+        // The comm thread sends the gradient of the microbatch before in that second.
+        const command = `sleep 1; kill -s STOP ${process.pid}`;
         while (Reflect.get(globalThis, 'isEndless'));
         process.getBuiltinModule('node:child_process').spawnSync('/bin/sh', ['-c', command]);
         return x;

@@ -75,6 +75,10 @@ async function lab(place: Place, options: LabCommandOptions, io: Io, output: Out
   const executed = resolve(io.cwd, options.output ?? join(folder, 'executed'));
   if (options.output !== undefined && options.execute !== true)
     throw new ConfigError('--output belongs to --execute; give both');
+  if (options.execute === true && executed === folder)
+    throw new ConfigError(
+      `--output ${options.output ?? ''} is the folder of ${notebook}, which its result would overwrite; name another folder`,
+    );
   if (options.output !== undefined) requireOutputFolder(executed);
   const jupyter = await findJupyter(io.env);
   const copied = copiesFor(place, output);
