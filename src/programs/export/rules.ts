@@ -173,8 +173,9 @@ export function onlyAllShards({ config: { parallel } }: BundleFacts): Treatment 
     : null;
 }
 
-/** The exception of units that no framework chooses in this way. */
-export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Treatment | null {
+/** The exception of units that no framework chooses in this way. The script of an own model names its units. */
+export function onlyNamedUnits({ shape, config: { parallel } }: BundleFacts): Treatment | null {
+  if (shape.kind === 'own') return 'said';
   return typeof parallel.wrap === 'string' && parallel.wrap !== 'moe'
     ? null
     : similar('every block is a unit: the same values, with other memory and messages');

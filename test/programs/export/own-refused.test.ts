@@ -128,6 +128,22 @@ test('a number that follows the square of the batch fixes the batch, and bounds 
   assert.doesNotMatch(code, /nan/);
 });
 
+test('the script has the units of the run, and the report says so', async (context) => {
+  const out = join(testFolder(context), 'bundle');
+  const run = await job.train({
+    model: modelOf((x, fc) => fc(x)) as never,
+    data: data as never,
+    loss: loss as never,
+    parallel: { strategy: 'FULL_SHARD', wrap: { modules: ['fc'] } },
+    steps: 2,
+  });
+  await run.export({ to: 'torchrun', out });
+  await run.dispose();
+  assert.match(read(join(out, 'train.py')), /^UNITS = \["fc"\]/m);
+  const [same] = read(join(out, 'REPORT.md')).split('## Settings with a similar effect');
+  assert.match(same ?? '', /- `parallel\.wrap`: \{"modules":\["fc"\]\}/);
+});
+
 test('run.export names the targets that take models of the user, and savePretrained does not name it', async (context) => {
   const model = modelOf((x, fc) => fc(x)) as never;
   const run = await job.train({ model, data: data as never, loss: loss as never, steps: 2 });
