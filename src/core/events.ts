@@ -56,6 +56,9 @@ export const COLLECTIVE_OPS = [
   'reduceScatter',
   'allGather',
   'broadcast',
+  'reduce',
+  'gather',
+  'scatter',
   'allToAll',
   'send',
   'recv',
@@ -93,7 +96,7 @@ export interface CollectiveEvent {
   /** The group's name; `ranks` are the global ranks of its members, in the group's order. */
   readonly group: string;
   readonly ranks: readonly number[];
-  /** The other rank (global) of a send or recv; omitted for other operations. */
+  /** The other rank (global) of a send or recv, or the root of a reduce, gather or scatter; omitted for other operations. */
   readonly peer?: number | undefined;
   /** Number of the collective in its group, counted from 1. */
   readonly number: number;
@@ -101,7 +104,7 @@ export interface CollectiveEvent {
   readonly wireDType: WireDType;
   /**
    * Number of elements of this rank's tensor. For allReduce, reduceScatter and allToAll, this is the whole tensor; for
-   * allGather, it is this rank's part.
+   * allGather, gather and scatter, it is this rank's part.
    */
   readonly count: number;
   /** Payload in bytes, at the tensor's dtype. */

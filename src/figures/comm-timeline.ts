@@ -301,6 +301,9 @@ const SHORT_OPS: Readonly<Record<string, string>> = {
   allReduce: 'AR',
   allToAll: 'A2A',
   broadcast: 'BC',
+  reduce: 'RD',
+  gather: 'GA',
+  scatter: 'SC',
 };
 
 function wireBlock({ op, cause, module, bytes, wireBytes, start, end }: WireSegment): Block {

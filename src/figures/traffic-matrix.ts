@@ -418,6 +418,8 @@ function sourcesOf(
   if (op === 'recv')
     return [{ from: peer ?? ranks.find((member) => member !== rank) ?? rank, bytes: wireBytes }];
   const others = ranks.filter((member) => member !== rank);
-  if (op === 'allToAll') return others.map((from) => ({ from, bytes: wireBytes / others.length }));
+  if (op === 'scatter') return [{ from: peer ?? rank, bytes: wireBytes }];
+  if (op === 'allToAll' || op === 'gather')
+    return others.map((from) => ({ from, bytes: wireBytes / others.length }));
   return [{ from: ranks.at(ranks.indexOf(rank) - 1) ?? rank, bytes: wireBytes }];
 }

@@ -43,6 +43,8 @@ export const BUS_FACTOR = {
   allToAll: (n: number): number => (n - 1) / n,
   broadcast: (): number => 1,
   reduce: (): number => 1,
+  gather: (n: number): number => (n - 1) / n,
+  scatter: (n: number): number => (n - 1) / n,
   send: (): number => 1,
 } as const;
 

@@ -78,7 +78,7 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
 
 /** Returns a call's number of elements, the `count` of its CollectiveEvent. */
 export function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
-  const lists = op === 'recv' ? outputs : inputs;
+  const lists = op === 'recv' || op === 'scatter' ? outputs : inputs;
   return lists.reduce((sum, list) => sum + blocksLength(list), 0);
 }
 

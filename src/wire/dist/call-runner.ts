@@ -115,7 +115,7 @@ export class CallRunner {
       op: op as CollectiveOp,
       group,
       ranks,
-      ...(isPointToPoint(call.header) && { peer: ranks[call.header.peer] }),
+      ...(namesPeer(call.header) && { peer: ranks[call.header.peer] }),
       number,
       dtype,
       wireDType,
@@ -142,6 +142,11 @@ function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {
   if (input !== undefined && output !== undefined && input !== output) copyBlocks(input, output);
   if (output !== undefined && (wireDType === 'bfloat16' || wireDType === 'float16'))
     roundBlocks(output, wireDType);
+}
+
+/** Whether events name the rank that the call names. */
+function namesPeer(header: CallHeader): boolean {
+  return isPointToPoint(header) || ['reduce', 'gather', 'scatter'].includes(header.op);
 }
 
 function isPointToPoint({ op }: CallHeader): boolean {
@@ -177,9 +182,15 @@ function wireElements({ header, inputs, outputs }: Call, rank: number, size: num
       return others * (outputTotals[0] ?? 0);
     case 'allGather':
     case 'allToAll':
+    case 'gather':
       return fromOthers();
     case 'broadcast':
       return header.peer === rank ? 0 : blocksLength(inputs[0] ?? []);
+    case 'reduce':
+      // The chain begins at the rank after the root, and ends at the root.
+      return (header.peer + 1) % size === rank ? 0 : blocksLength(inputs[0] ?? []);
+    case 'scatter':
+      return header.peer === rank ? 0 : (outputTotals[0] ?? 0);
     case 'recv':
       return outputTotals[0] ?? 0;
     default:

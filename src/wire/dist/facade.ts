@@ -1,21 +1,12 @@
-import {
-  anything,
-  either,
-  flag,
-  index,
-  listOf,
-  type OptionKind,
-  requireArity,
-  requireKind,
-  requireOptions,
-  strictNames,
-  tensor,
-} from '../../config';
-import { ConfigError, type DType, ShardlabError, shortened, shown, type Warn } from '../../core';
+import { index, listOf, requireKind, strictNames } from '../../config';
+import { ConfigError, shortened, shown, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
-import { wholePiece } from './blocks';
-import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
+import { wordOf } from '../transport/record';
+import { type CollectiveName, collectiveOptions, limitArguments } from './call-forms';
+import { allGatherObject, broadcastObjects, gatherObject, scatterObject } from './objects';
+import { gatherList, gatherOnto, isList, scatterFrom, scatterReduced } from './tensor-lists';
+import type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
 import type { World } from './world';
 
@@ -41,6 +32,20 @@ type FromRank = (DistOptions & { readonly src: number }) | number;
 
 /** The options of a transfer to a global rank, or only the rank: `dist.send(x, 1)`. */
 type ToRank = (DistOptions & { readonly dst: number }) | number;
+
+type ReductionOnto = (DistReduceOptions & { readonly dst: number }) | number;
+
+type Scattering =
+  | (DistOptions & { readonly src?: number; readonly scatterList?: readonly tf.Tensor[] })
+  | number;
+
+/** The options of a call whose root is global rank 0 by default, or only the rank: `dist.gather(x, 1)`. */
+type OntoRank = (DistOptions & { readonly dst?: number }) | number;
+
+/** The options of a call on values of JavaScript, which always blocks; or only the rank. */
+type ObjectRoot<End extends 'src' | 'dst'> =
+  | (Pick<DistOptions, 'group'> & { readonly [key in End]?: number })
+  | number;
 
 /** The type of a call's result; if asyncOp is true, a Work whose `wait` returns the result. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
@@ -84,10 +89,36 @@ export interface Dist {
   allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<Made<tf.Tensor, O>, O>;
   /** Copies the tensor of global rank `src` to all ranks, in place. */
   broadcast<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  /** Reduces all ranks' tensors; global rank `dst` gets the result in place, and other ranks keep their tensors. */
+  reduce<O extends ReductionOnto>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  /** Returns a list of every rank's tensor, in rank order, on global rank `dst` (default 0), and null on other ranks; shapes must be equal. */
+  gather<O extends OntoRank>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[] | null, O>;
+  /** Copies tensor r of the list of global rank `src` (default 0) into rank r's `x`, in place. Only `src` gives `scatterList`. */
+  scatter<O extends Scattering>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   send<O extends ToRank>(x: tf.Tensor, options: O): Outcome<void, O>;
   /** Receives a tensor from global rank `src` into `x`, in place. */
   recv<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
-  barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
+  /** Does the same as `send` with `asyncOp`: returns a Work at once. */
+  isend(x: tf.Tensor, options: ToRank): Work<void>;
+  /** Does the same as `recv` with `asyncOp`: returns a Work at once. The tensor has the values when `wait` has returned. */
+  irecv(x: tf.Tensor, options: FromRank): Work<tf.Tensor>;
+  /**
+   * Waits for all ranks. With `name`, ranks that wait for each other under different names are a mismatch, and reports on a hang say the
+   * name: `dist.barrier({ name: 'data is loaded' })`.
+   */
+  barrier<O extends DistOptions & { readonly name?: string }>(options?: O): Outcome<void, O>;
+  /**
+   * Returns a list of every rank's value, in rank order; null on ranks outside of the group. Values of any size, of the types that
+   * structuredClone copies, travel as bytes. Throws: CONFIG for a value that cannot be copied. Source:
+   * torch.distributed.all_gather_object.
+   */
+  allGatherObject(value: unknown, options?: Pick<DistOptions, 'group'>): unknown[] | null;
+  /** Returns a list of every rank's value on global rank `dst` (default 0), and null on other ranks. Throws: as allGatherObject. */
+  gatherObject(value: unknown, options?: ObjectRoot<'dst'>): unknown[] | null;
+  /** Replaces the list's elements by those of global rank `src` (default 0), in place; lists are equally long. Throws: as allGatherObject. */
+  broadcastObjectList<T extends unknown[]>(list: T, options?: ObjectRoot<'src'>): T;
+  /** Returns element r of the list of global rank `src` (default 0) on rank r. Other ranks give null. Throws: as allGatherObject. */
+  scatterObjectList(list: readonly unknown[] | null, options?: ObjectRoot<'src'>): unknown;
 }
 
 const OPS = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
@@ -99,28 +130,62 @@ const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PRE
 
 /** Returns a world's collectives for cells; `warn` takes the warning of a call on a rank outside of its group. */
 export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn): Dist {
+  const run = callerOf(world, warn);
+  return limitArguments<Dist>({
+    ReduceOp: REDUCE_OP,
+    ...groupCalls(world),
+    ...exchangeCalls(run, engine),
+    ...rootCalls(run, engine),
+    ...objectCalls(run, engine),
+    barrier: (options) =>
+      run(
+        'barrier',
+        options,
+        (group, plain) => group.barrier({ ...plain, ...naming(options?.name) }),
+        undefined,
+      ),
+  });
+}
+
+/** Runs a collective after a check of its options. On a rank outside of the group, the result is `outside`. */
+type Caller = <T, O, R = T>(
+  name: CollectiveName,
+  callOptions: O | undefined,
+  start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
+  outside: T | null,
+  isAsync?: boolean,
+) => Outcome<R, O>;
+
+function callerOf(world: Pick<World, 'group'>, warn: Warn): Caller {
   const warned = new Set<string>();
-  const run = <T, O, R = T>(
+  return <T, O, R = T>(
     name: CollectiveName,
     callOptions: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
     outside: T | null,
+    isAsync = false,
   ): Outcome<R, O> => {
     const options = collectiveOptions<DistOptions>(name, callOptions);
-    const { group = world.group, asyncOp = false } = options;
+    const { group = world.group, asyncOp = isAsync } = options;
     if (group === null && !warned.has(name)) {
       warned.add(name);
       warn(`dist.${name} does nothing on rank ${world.group.rank}, which does not belong to the given group`);
     }
     const work =
-      group === null
-        ? { done: true, wait: () => outside }
-        : start(requireGroup(`dist.${name}`, group), { async: asyncOp });
+      group === null ? finished(outside) : start(requireGroup(`dist.${name}`, group), { async: asyncOp });
     // TypeScript does not know that the values of asyncOp and group decide the result's type.
     return (asyncOp ? work : work.wait()) as Outcome<R, O>;
   };
-  return limitArguments<Dist>({
-    ReduceOp: REDUCE_OP,
+}
+
+function finished<T>(value: T): Work<T> {
+  return { done: true, wait: () => value };
+}
+
+type GroupCalls = Pick<Dist, 'getRank' | 'getWorldSize' | 'newGroup' | 'destroyProcessGroup'>;
+
+function groupCalls(world: Pick<World, 'group'>): GroupCalls {
+  return {
     getRank: (group = world.group) => groupOrNull('dist.getRank', group)?.rank ?? OUTSIDE,
     getWorldSize: (group = world.group) => groupOrNull('dist.getWorldSize', group)?.size ?? OUTSIDE,
     newGroup(ranks) {
@@ -128,6 +193,17 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
       return world.group.subgroup(ranks);
     },
     destroyProcessGroup: (group = world.group) => groupOrNull('dist.destroyProcessGroup', group)?.destroy(),
+  };
+}
+
+type ExchangeCalls = Pick<
+  Dist,
+  'allReduce' | 'allGather' | 'allGatherIntoTensor' | 'reduceScatter' | 'allToAll'
+>;
+
+/** The collectives in which all ranks have the same part. */
+function exchangeCalls(run: Caller, engine: Engine): ExchangeCalls {
+  return {
     allReduce: (x, options) =>
       run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
     allGather: (x, options) =>
@@ -137,11 +213,30 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     reduceScatter: (x, options) => {
       const start = (group: ProcessGroup, plain: CollectiveOptions): Work<tf.Tensor> =>
         isList(x)
-          ? scatterList(engine, group, x, opOf(options), plain)
+          ? scatterReduced(engine, group, x, opOf(options), plain)
           : group.reduceScatter(x, opOf(options), plain);
       return run('reduceScatter', options, start, null);
     },
     allToAll: (x, options) => run('allToAll', options, (group, plain) => group.allToAll(x, plain), null),
+  };
+}
+
+type RootCalls = Pick<
+  Dist,
+  'broadcast' | 'reduce' | 'gather' | 'scatter' | 'send' | 'recv' | 'isend' | 'irecv'
+>;
+
+/** The collectives that name a rank. */
+function rootCalls(run: Caller, engine: Engine): RootCalls {
+  const sending =
+    (x: tf.Tensor, options: ToRank) =>
+    (group: ProcessGroup, plain: CollectiveOptions): Work<void> =>
+      group.send(x, placeOf(group, options, 'dst'), plain);
+  const receiving =
+    (x: tf.Tensor, options: FromRank) =>
+    (group: ProcessGroup, plain: CollectiveOptions): Work<tf.Tensor> =>
+      group.recv(x, placeOf(group, options, 'src'), plain);
+  return {
     broadcast: (x, options) =>
       run(
         'broadcast',
@@ -149,12 +244,89 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
         (group, plain) => group.broadcast(x, placeOf(group, options, 'src'), plain),
         x,
       ),
-    send: (x, options) =>
-      run('send', options, (group, plain) => group.send(x, placeOf(group, options, 'dst'), plain), undefined),
-    recv: (x, options) =>
-      run('recv', options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain), x),
-    barrier: (options) => run('barrier', options, (group, plain) => group.barrier(plain), undefined),
-  });
+    reduce: (x, options) =>
+      run(
+        'reduce',
+        options,
+        (group, plain) => {
+          const op = typeof options === 'object' ? opOf(options) : undefined;
+          return group.reduce(x, placeOf(group, options, 'dst'), op, plain);
+        },
+        x,
+      ),
+    gather: (x, options) =>
+      run(
+        'gather',
+        options,
+        (group, plain) => gatherOnto(engine, group, placeOf(group, options, 'dst', 0), x, plain),
+        null,
+      ),
+    scatter: (x, options) =>
+      run(
+        'scatter',
+        options,
+        (group, plain) => {
+          const list = typeof options === 'object' ? options.scatterList : undefined;
+          return scatterFrom(group, placeOf(group, options, 'src', 0), x, list, plain);
+        },
+        x,
+      ),
+    send: (x, options) => run('send', options, sending(x, options), undefined),
+    recv: (x, options) => run('recv', options, receiving(x, options), x),
+    isend: (x, options) =>
+      run<void, AsyncOp>('isend', options as AsyncOp, sending(x, options), undefined, true),
+    irecv: (x, options) =>
+      run<tf.Tensor, AsyncOp>('irecv', options as AsyncOp, receiving(x, options), x, true),
+  };
+}
+
+/** Stands for the options of a call that always returns a Work. */
+type AsyncOp = { readonly asyncOp: true };
+
+type ObjectCalls = Pick<
+  Dist,
+  'allGatherObject' | 'gatherObject' | 'broadcastObjectList' | 'scatterObjectList'
+>;
+
+/** The collectives of values of JavaScript. */
+function objectCalls(run: Caller, engine: Engine): ObjectCalls {
+  return {
+    allGatherObject: (value, options) =>
+      run<unknown[], typeof options>(
+        'allGatherObject',
+        options,
+        (group) => finished(allGatherObject(engine, group, value)),
+        null,
+      ),
+    gatherObject: (value, options) =>
+      run<unknown[] | null, typeof options>(
+        'gatherObject',
+        options,
+        (group) => finished(gatherObject(engine, group, placeOf(group, options, 'dst', 0), value)),
+        null,
+      ),
+    broadcastObjectList: (list, options) =>
+      run<typeof list, typeof options>(
+        'broadcastObjectList',
+        options,
+        (group) => finished(broadcastObjects(engine, group, placeOf(group, options, 'src', 0), list)),
+        list,
+      ),
+    scatterObjectList: (list, options) =>
+      run<unknown, typeof options>(
+        'scatterObjectList',
+        options,
+        (group) => finished(scatterObject(engine, group, placeOf(group, options, 'src', 0), list)),
+        null,
+      ),
+  };
+}
+
+/** What ranks compare and reports show of a barrier with a name. */
+function naming(name: string | undefined): CollectiveOptions {
+  if (name === undefined || name === '') return {};
+  const said = `name '${shortened(name)}'`;
+  return { detail: said, contents: { word: wordOf(name), text: said } };
 }
 
 /** Returns a group after a check; null on ranks outside of it. Throws: CONFIG for a value that is not a group. */
@@ -175,163 +347,22 @@ function opOf(options: Reduction | undefined): ReduceOp | undefined {
   );
 }
 
-/** Returns the rank index (in the group) of the global rank that a call names. Throws: CONFIG if the group lacks this rank. */
-function placeOf(group: ProcessGroup, options: FromRank | ToRank, key: 'src' | 'dst'): number {
+/**
+ * Returns the rank index (in the group) of the global rank that a call names, or of `fallback`. Throws: CONFIG if the group lacks this
+ * rank.
+ */
+function placeOf(
+  group: ProcessGroup,
+  options: FromRank | ToRank | OntoRank | { readonly src?: number } | undefined,
+  key: 'src' | 'dst',
+  fallback = Number.NaN,
+): number {
   const named: { readonly src?: number; readonly dst?: number } =
     typeof options === 'object' && options !== null ? options : { [key]: options };
-  const globalRank = named[key] ?? Number.NaN;
+  const globalRank = named[key] ?? fallback;
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
   throw new ConfigError(
     `${key} ${shown(globalRank)} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
   );
-}
-
-function isList(x: tf.Tensor | readonly tf.Tensor[]): x is readonly tf.Tensor[] {
-  return Array.isArray(x);
-}
-
-function gatherList(
-  engine: Engine,
-  group: ProcessGroup,
-  x: tf.Tensor,
-  options: CollectiveOptions,
-): Work<tf.Tensor[]> {
-  const outputs = group.ranks.map(() => engine.allocate(x.shape, dtypeOf(x), { cause: 'comm', module: '' }));
-  return disposingOnError(outputs, () => {
-    const work = group.allGatherPieces(wholePiece(x), outputs.map(wholePiece), options);
-    return giving(work, outputs);
-  });
-}
-
-function scatterList(
-  engine: Engine,
-  group: ProcessGroup,
-  parts: readonly tf.Tensor[],
-  op: ReduceOp | undefined,
-  options: CollectiveOptions,
-): Work<tf.Tensor> {
-  const own = parts[group.rank];
-  if (own === undefined || parts.length !== group.size) {
-    throw new ShardlabError(
-      'SHAPE',
-      `reduceScatter in group ${group.name} of ${group.size} ranks got ${parts.length} tensors; give one for each rank`,
-    );
-  }
-  const output = engine.allocate(own.shape, dtypeOf(own), { cause: 'comm', module: '' });
-  const lists: PieceList[] = parts.map(wholePiece);
-  return disposingOnError([output], () => {
-    return giving(group.reduceScatterPieces(lists, wholePiece(output), op, options), output);
-  });
-}
-
-/** Starts a collective. If `start` throws, disposes `made`, which are the tensors for the collective's results. */
-function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): Work<T> {
-  try {
-    return start();
-  } catch (error) {
-    for (const tensor of made) tensor.dispose();
-    throw error;
-  }
-}
-
-/** Returns a work that waits for `work` and then returns `value`. */
-function giving<T>(work: Work<void>, value: T): Work<T> {
-  return {
-    get done() {
-      return work.done;
-    },
-    wait() {
-      work.wait();
-      return value;
-    },
-  };
-}
-
-/**
- * Returns the dtype of a result tensor: int32 or float32. All other dtypes count as float32 here, because the collective refuses
- * them later.
- */
-function dtypeOf(x: tf.Tensor): DType {
-  return x.dtype === 'int32' ? 'int32' : 'float32';
-}
-
-/** A collective of `dist`, as cells call it. */
-interface Collective {
-  /** What is sent; undefined for a call that sends nothing. */
-  readonly x?: OptionKind;
-  /** The number of arguments; the last ones are the options. */
-  readonly numArguments: number;
-  /** How a call with options is written. */
-  readonly form: string;
-  /** The type of the value that may stand in place of the options: only the operation, or only the rank. */
-  readonly short?: 'string' | 'number';
-  readonly kinds: Readonly<Record<string, OptionKind>>;
-}
-
-// `requireGroup` checks the group, and `opOf` checks the operation, which may also be given without options.
-const ANY = { group: anything, asyncOp: flag };
-
-const reduction = (name: string): Collective => ({
-  x: name === 'reduceScatter' ? either(tensor, listOf(tensor)) : tensor,
-  numArguments: 2,
-  form: `dist.${name}(x, { op: 'sum', asyncOp: true })`,
-  short: 'string',
-  kinds: { ...ANY, op: anything },
-});
-
-const exchange = (name: string): Collective => ({
-  x: tensor,
-  numArguments: 2,
-  form: `dist.${name}(x, { asyncOp: true })`,
-  kinds: ANY,
-});
-
-const transfer = (name: string, end: 'src' | 'dst'): Collective => ({
-  x: tensor,
-  numArguments: 2,
-  form: `dist.${name}(x, { ${end}: 0, asyncOp: true })`,
-  short: 'number',
-  kinds: { ...ANY, [end]: index },
-});
-
-const COLLECTIVES = {
-  allReduce: reduction('allReduce'),
-  allGather: exchange('allGather'),
-  allGatherIntoTensor: exchange('allGatherIntoTensor'),
-  reduceScatter: reduction('reduceScatter'),
-  allToAll: exchange('allToAll'),
-  broadcast: transfer('broadcast', 'src'),
-  send: transfer('send', 'dst'),
-  recv: transfer('recv', 'src'),
-  barrier: { numArguments: 1, form: 'dist.barrier({ asyncOp: true })', kinds: ANY },
-} as const satisfies Readonly<Record<string, Collective>>;
-
-/** The name of a collective of `dist`. */
-export type CollectiveName = keyof typeof COLLECTIVES;
-
-/** Returns a collective's options after a check; {} for a call without options. Throws: CONFIG. */
-function collectiveOptions<T extends object>(name: CollectiveName, options: unknown): T {
-  const { short, kinds, form }: Collective = COLLECTIVES[name];
-  if (options === undefined || (short !== undefined && typeof options === short)) return {} as T;
-  if (typeof options !== 'object')
-    throw new ConfigError(`dist.${name}: ${shown(options)} is in the place of the options; write ${form}`);
-  return requireOptions<object>(`dist.${name}`, options as object, kinds) as T;
-}
-
-/** Makes the collectives of an object refuse arguments that they would ignore. */
-function limitArguments<T extends Readonly<Record<CollectiveName, unknown>>>(dist: T): T {
-  const limited = Object.entries<Collective>(COLLECTIVES).map(([name, { x, numArguments, form }]) => {
-    // The callers' types are those of `dist`.
-    const call = dist[name as CollectiveName] as (...args: unknown[]) => unknown;
-    return [
-      name,
-      (...args: unknown[]): unknown => {
-        requireArity(`dist.${name}`, args, numArguments, form);
-        if (x !== undefined) requireKind(`dist.${name}`, 'x', args[0], x);
-        return call(...args);
-      },
-    ];
-  });
-  return { ...dist, ...Object.fromEntries(limited) };
 }

@@ -12,6 +12,7 @@ import {
   checkOneListEach,
   checkOwnPart,
   checkRank,
+  checkRootLists,
   checkSubgroup,
   contentsIn,
   rowsPerRank,
@@ -142,6 +143,40 @@ export class Group implements ProcessGroup, MadeGroup {
     return this.#start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
   }
 
+  reduce(
+    tensor: tf.Tensor,
+    destination: number,
+    op: ReduceOp = 'sum',
+    options: CollectiveOptions = {},
+  ): Work<tf.Tensor> {
+    checkRank(this.#identity, 'reduce', 'destination', destination);
+    const inputs = [wholePiece(tensor)];
+    const outputs = destination === this.rank ? inputs : [];
+    return this.#start({ op: 'reduce', inputs, outputs, reduction: op, peer: destination }, options, tensor);
+  }
+
+  gatherPieces(
+    input: PieceList,
+    outputs: readonly PieceList[],
+    destination: number,
+    options: CollectiveOptions = {},
+  ): Work<void> {
+    checkRank(this.#identity, 'gatherPieces', 'destination', destination);
+    checkRootLists(this.#identity, 'gatherPieces', { root: destination, own: input, lists: outputs });
+    return this.#start({ op: 'gather', inputs: [input], outputs, peer: destination }, options, undefined);
+  }
+
+  scatterPieces(
+    inputs: readonly PieceList[],
+    output: PieceList,
+    source: number,
+    options: CollectiveOptions = {},
+  ): Work<void> {
+    checkRank(this.#identity, 'scatterPieces', 'source', source);
+    checkRootLists(this.#identity, 'scatterPieces', { root: source, own: output, lists: inputs });
+    return this.#start({ op: 'scatter', inputs, outputs: [output], peer: source }, options, undefined);
+  }
+
   send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
     checkRank(this.#identity, 'send', 'destination', destination, true);
     const inputs = [wholePiece(tensor)];
@@ -229,7 +264,8 @@ export class Group implements ProcessGroup, MadeGroup {
 
   repeat(event: CollectiveEvent, number: number): void {
     const { op, peer } = event;
-    const own = peer === undefined ? number : this.#nextNumber(op, this.ranks.indexOf(peer));
+    const isPair = op === 'send' || op === 'recv';
+    const own = isPair && peer !== undefined ? this.#nextNumber(op, this.ranks.indexOf(peer)) : number;
     this.#context.observer.collective({ ...event, number: own });
   }
 

@@ -94,6 +94,25 @@ export interface ProcessGroup {
   allToAll(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
   /** Copies the tensor of `source` (a rank index in the group) to all ranks, in place. */
   broadcast(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
+  /** Reduces all ranks' tensors; the tensor of `destination` (a rank index in the group) gets the result, in place. */
+  reduce(tensor: tf.Tensor, destination: number, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
+  /**
+   * Gives `destination` every rank's `input`, in place: outputs[r] receives rank r's input. Only `destination` passes outputs; all inputs
+   * have the same length.
+   */
+  gatherPieces(
+    input: PieceList,
+    outputs: readonly PieceList[],
+    destination: number,
+    options?: CollectiveOptions,
+  ): Work<void>;
+  /** Gives rank r inputs[r] of `source`, in `output`. Only `source` passes inputs; all parts have the same length. */
+  scatterPieces(
+    inputs: readonly PieceList[],
+    output: PieceList,
+    source: number,
+    options?: CollectiveOptions,
+  ): Work<void>;
   send(tensor: tf.Tensor, destination: number, options?: CollectiveOptions): Work<void>;
   /** Receives a tensor from rank index `source` into `tensor`, in place. */
   recv(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;

@@ -77,6 +77,40 @@ export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceLi
   );
 }
 
+/**
+ * Checks the lists of a collective with a root: only the root passes lists, one for each rank, all as long as its own part. Throws:
+ * SHAPE.
+ */
+export function checkRootLists(
+  identity: GroupIdentity,
+  call: string,
+  {
+    root,
+    own,
+    lists,
+  }: { readonly root: number; readonly own: PieceList; readonly lists: readonly PieceList[] },
+): void {
+  if (identity.rank !== root) {
+    if (lists.length === 0) return;
+    throw new ShardlabError(
+      'SHAPE',
+      `${speaker(identity)} ${call} got ${lists.length} lists, but only rank ${identity.ranks[root]} passes lists; pass []`,
+    );
+  }
+  checkOneListEach(identity, call, 'lists', lists);
+  const expected = lengthOf(own);
+  for (const [index, list] of lists.entries()) {
+    const length = lengthOf(list);
+    if (length === expected) continue;
+    throw new ShardlabError(
+      'SHAPE',
+      `${speaker(identity)} ${call}: the list of rank ${identity.ranks[index]} has ${length} elements, but this rank's own part has ` +
+        `${expected}; make all equal`,
+      { details: { length, expected } },
+    );
+  }
+}
+
 function lengthOf(pieces: PieceList): number {
   return pieces.reduce((sum, piece) => sum + ('padding' in piece ? piece.padding : piece.length), 0);
 }

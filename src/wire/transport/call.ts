@@ -55,7 +55,7 @@ export interface CallHeader {
   readonly dtype: ValueDType;
   readonly wireDType: WireDType;
   readonly reduction: Reduction | undefined;
-  /** Rank index in the group: the source of a broadcast, or the other end of a send or recv; -1 for other collectives. */
+  /** Rank index in the group: the root of a broadcast, reduce, gather or scatter, or the other end of a send or recv; else -1. */
   readonly peer: number;
   /** Elements of this rank's tensor. */
   readonly count: number;
@@ -86,6 +86,8 @@ export type BlockList = readonly StorageBlock[];
  * A collective with its data. The op determines which lists the call has.
  * allReduce, broadcast: inputs[0] and outputs[0] are the same list. reduceScatter: inputs by rank, and outputs[0].
  * allGather: inputs[0], and outputs by rank. allToAll: inputs and outputs by rank. send: inputs[0]. recv: outputs[0].
+ * reduce: inputs[0], and on the root outputs[0]. gather: inputs[0], and on the root outputs by rank. scatter: on the root inputs by
+ * rank, and outputs[0].
  */
 export interface Call {
   readonly header: CallHeader;

@@ -56,6 +56,12 @@ export class CollectiveLane implements Lane {
         return this.#allToAll(call);
       case 'broadcast':
         return this.#broadcast(call);
+      case 'reduce':
+        return this.#reduce(call);
+      case 'gather':
+        return this.#gather(call);
+      case 'scatter':
+        return this.#scatter(call);
       default:
         return this.#channel.meet(call.header, lengthsOf(call));
     }
@@ -179,6 +185,55 @@ export class CollectiveLane implements Lane {
       (t) => {
         const slot = this.#slot(peer, this.#channel.readBuffer);
         if (reads) codec.drain(slot, target, pieceOf(spans, t, chunk));
+      },
+    );
+  }
+
+  /** Each rank writes its tensor; after the barrier, the root reduces all slots. */
+  #reduce(call: SpanCall): Steps {
+    const codec = this.#codecOf(call);
+    const spans = call.inputs[0] ?? NOTHING;
+    const [result] = call.outputs;
+    const [source, target] = [this.#cursor(spans), this.#cursor(result ?? NOTHING)];
+    const { chunk, chunks } = chunksOf(spans.total, codec);
+    return this.#inChunks(
+      call,
+      () => chunks,
+      (t) => codec.fill(this.#ownSlot(), source, pieceOf(spans, t, chunk)),
+      (t) => {
+        if (result !== undefined) codec.reduceTo(target, this.#slots(0), pieceOf(result, t, chunk));
+      },
+    );
+  }
+
+  /** Each rank writes its tensor, which has the same length on all ranks; after the barrier, the root reads all of them. */
+  #gather(call: SpanCall): Steps {
+    const codec = this.#codecOf(call);
+    const spans = call.inputs[0] ?? NOTHING;
+    const source = this.#cursor(spans);
+    const { chunk, chunks } = chunksOf(spans.total, codec);
+    return this.#inChunks(
+      call,
+      () => chunks,
+      (t) => codec.fill(this.#ownSlot(), source, pieceOf(spans, t, chunk)),
+      this.#slotReader(codec, call.outputs, chunk, 0),
+    );
+  }
+
+  /** The root writes a piece of every rank's part; after the barrier, each rank reads its own piece. */
+  #scatter(call: SpanCall): Steps {
+    const { peer } = call.header;
+    const codec = this.#codecOf(call);
+    const mine = call.outputs[0] ?? NOTHING;
+    const target = this.#cursor(mine);
+    const chunk = this.#shareRoom(codec);
+    return this.#inChunks(
+      call,
+      () => Math.max(1, Math.ceil(mine.total / chunk)),
+      this.#shareWriter(codec, call.inputs, chunk),
+      (t) => {
+        const slot = this.#slot(peer, this.#channel.readBuffer) + this.#group.rank * chunk * codec.itemBytes;
+        codec.drain(slot, target, pieceOf(mine, t, chunk));
       },
     );
   }

@@ -135,10 +135,10 @@ class MetaGroup implements PlaneGroup {
 }
 
 function payloadBytes({ header, inputs, outputs }: Call): Bytes {
-  const lists = hasWholeInOutputs(header) ? outputs : inputs;
+  const lists = hasOwnInOutputs(header) ? outputs : inputs;
   return lists.reduce((sum, list) => sum + blocksLength(list), 0) * itemBytes(header.wireDType);
 }
 
-function hasWholeInOutputs({ op }: CallHeader): boolean {
-  return op === 'allGather' || op === 'recv';
+function hasOwnInOutputs({ op }: CallHeader): boolean {
+  return op === 'allGather' || op === 'scatter' || op === 'recv';
 }

@@ -52,6 +52,14 @@ function foldSides(sides: readonly CallSide[]): string[] {
   );
 }
 
+/** What the rank is that a call names. */
+const PEER_WORDS: Readonly<Partial<Record<CallSide['op'], string>>> = {
+  broadcast: 'source',
+  scatter: 'source',
+  gather: 'destination',
+  reduce: 'destination',
+};
+
 /** Describes a call. What the call carries is left out if it is the same on all sides. */
 function describeSide(side: CallSide, hasContents: boolean): string {
   const { op, number, count, dtype, wireDType, reduction, peer, module, site, detail, contents } = side;
@@ -61,7 +69,7 @@ function describeSide(side: CallSide, hasContents: boolean): string {
     side.async ? 'asynchronous' : undefined,
     reduction,
     wireDType === dtype ? undefined : `${wireDType} on the wire`,
-    peer < 0 ? undefined : `${op === 'broadcast' ? 'source' : 'peer'} ${peer}`,
+    peer < 0 ? undefined : `${PEER_WORDS[op] ?? 'peer'} ${peer}`,
     `number ${number}`,
     module === '' ? undefined : `module ${module}`,
     detail === '' ? undefined : detail,

@@ -197,6 +197,7 @@ export function lengthsOf(call: {
     case 'barrier':
       return signed(call.header.signature);
     case 'recv':
+    case 'scatter':
       return signed(call.outputs[0]?.total ?? 0);
     default:
       return signed(call.inputs[0]?.total ?? 0);

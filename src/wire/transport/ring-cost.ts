@@ -18,7 +18,8 @@ const NUMBER_BYTES = 4;
  * Returns the steps and bytes of a collective by the ring algorithm. All ranks get the same numbers (uneven parts count with
  * their mean), except for allToAll: its bytes are either the bytes that this rank sends to other ranks or the bytes that it
  * receives from them; the larger number counts.
- * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
+ * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast and reduce as pipelined chains; all parts of
+ * a gather or scatter pass the root's link.
  */
 export function ringCost(
   { op, wireDType, inputs, outputs }: CallSizes,
@@ -38,7 +39,12 @@ export function ringCost(
     case 'allToAll':
       return { steps: others, bytes: bytes(Math.max(exceptOwn(inputs, rank), exceptOwn(outputs, rank))) };
     case 'broadcast':
+    case 'reduce':
       return { steps: others, bytes: bytes(total(inputs)) };
+    case 'gather':
+      return { steps: others, bytes: others * bytes(total(inputs)) };
+    case 'scatter':
+      return { steps: others, bytes: others * bytes(total(outputs)) };
     case 'send':
       return { steps: 1, bytes: bytes(total(inputs)) };
     case 'recv':

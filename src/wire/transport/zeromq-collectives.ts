@@ -78,6 +78,25 @@ class ZeromqCall {
         const letters = await this.#meet(() => own);
         return this.#decode(letters[header.peer]?.payload ?? EMPTY, inputs[0]);
       }
+      case 'reduce': {
+        const own = this.#encodeFor(header.peer, bytesOf(inputs[0]));
+        const letters = await this.#meet((to) => (to === header.peer ? own : EMPTY));
+        if (header.peer !== this.#rank) return;
+        const messages = letters.map(({ payload }) => payload);
+        return this.#decode(
+          this.#group.bench.reduce(messages, header.wireDType, header.reduction),
+          outputs[0],
+        );
+      }
+      case 'gather': {
+        const message = this.#encode(inputs[0]);
+        return this.#distribute((to) => (to === header.peer ? message : EMPTY));
+      }
+      case 'scatter': {
+        const isRoot = header.peer === this.#rank;
+        const letters = await this.#meet((to) => (isRoot ? this.#encode(inputs[to]) : EMPTY));
+        return this.#decode(letters[header.peer]?.payload ?? EMPTY, outputs[0]);
+      }
       case 'send':
         return this.#send();
       case 'recv':

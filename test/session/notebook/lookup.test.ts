@@ -38,7 +38,7 @@ const FIELD = `
   SequenceParallel PipelineStage Schedule1F1B ScheduleGPipe DCP ZeRO zero_optimization.stage stage3_param_persistence_threshold
   train_micro_batch_size_per_gpu --use-distributed-optimizer --recompute-granularity context_parallel_size expert_model_parallel_size
   fsdp_sharding_strategy fsdp_transformer_layer_cls_to_wrap per_device_train_batch_size lr_scheduler_type gradient_checkpointing
-  TrainingArguments use_orig_params no_sync summon_full_params parallel.strategy parallel.tp model.attention`;
+  all_gather_object scatter_object_list monitored_barrier isend TrainingArguments use_orig_params no_sync summon_full_params parallel.strategy parallel.tp model.attention`;
 
 const wordsOf = (text: string): string[] => text.trim().split(/\s+/);
 

@@ -20,10 +20,28 @@ const NAMES = [
   'reduceScatter',
   'allToAll',
   'broadcast',
+  'reduce',
+  'gather',
+  'scatter',
   'send',
   'recv',
+  'isend',
+  'irecv',
   'barrier',
 ] as const;
+
+/** Collectives of values of JavaScript, which always block. */
+const OF_OBJECTS = ['allGatherObject', 'gatherObject', 'broadcastObjectList', 'scatterObjectList'] as const;
+
+/** The rank that a call must name. */
+const ENDS: Readonly<Partial<Record<(typeof NAMES)[number], object>>> = {
+  broadcast: { src: 0 },
+  reduce: { dst: 0 },
+  send: { dst: 0 },
+  recv: { src: 0 },
+  isend: { dst: 0 },
+  irecv: { src: 0 },
+};
 
 /** Calls a collective of a tensor as JavaScript can, with any arguments. */
 function call(dist: Dist, name: (typeof NAMES)[number], ...options: unknown[]): unknown {
@@ -42,14 +60,18 @@ test('every collective refuses unknown options, options of a wrong kind, and arg
     'compareReplicas',
   ];
   const names = Object.keys(dist).filter((name) => !others.includes(name));
-  assert.deepEqual(names.sort(), [...NAMES].sort());
+  assert.deepEqual(names.sort(), [...NAMES, ...OF_OBJECTS].sort());
   for (const name of NAMES) {
     const refused = (message: RegExp, ...options: unknown[]): void =>
       assert.throws(() => call(dist, name, ...options), { code: 'CONFIG', message }, name);
-    const end = Reflect.get({ broadcast: { src: 0 }, send: { dst: 0 }, recv: { src: 0 } }, name) ?? {};
-    refused(/dist\.\w+: async_op is written asyncOp here/, { ...end, async_op: true });
+    const end = ENDS[name] ?? {};
+    const isAtOnce = name === 'isend' || name === 'irecv';
+    if (!isAtOnce) refused(/dist\.\w+: async_op is written asyncOp here/, { ...end, async_op: true });
     refused(/dist\.\w+ has no argument noSuchOption/, { ...end, noSuchOption: 1 });
-    refused(/asyncOp is 1, but must be true or false/, { ...end, asyncOp: 1 });
+    refused(isAtOnce ? /has no argument asyncOp/ : /asyncOp is 1, but must be true or false/, {
+      ...end,
+      asyncOp: 1,
+    });
     refused(/dist\.\w+ takes options by name, not null/, null);
     refused(/dist\.\w+ takes \d arguments, and not also \{"asyncOp":true\}; write dist\.\w+\(/, end, {
       asyncOp: true,
@@ -62,6 +84,26 @@ test('every collective refuses unknown options, options of a wrong kind, and arg
         );
     }
   }
+});
+
+test('collectives of values refuse options that they do not have, lists that are none, and nonsense', async () => {
+  const dist = await alone();
+  for (const name of OF_OBJECTS) {
+    const value = [1];
+    const withOptions = (...options: unknown[]) => Reflect.apply(dist[name], dist, [value, ...options]);
+    for (const [kind, wrong] of Object.entries(nonsense())) {
+      refusesShortly(`${name}(…, ${kind})`, () => withOptions(wrong));
+      for (const option of ['group', 'src', 'dst', 'asyncOp'])
+        refusesShortly(`${name}({ ${option}: ${kind} })`, () => withOptions({ [option]: wrong }));
+    }
+    assert.throws(() => withOptions({ asyncOp: true }), {
+      code: 'CONFIG',
+      message: /has no argument asyncOp/,
+    });
+    assert.deepEqual(withOptions(), name === 'scatterObjectList' ? 1 : name.endsWith('List') ? [1] : [[1]]);
+  }
+  const other = 'a text' as unknown as unknown[];
+  assert.throws(() => dist.broadcastObjectList(other), { code: 'CONFIG', message: /must be a list/ });
 });
 
 test("torch's positional arguments are refused with the form to write", async () => {

@@ -246,3 +246,55 @@ export function broadcastGivesEveryoneTheSourcesValues({ group }: RankContext): 
     }
   }
 }
+
+export function reduceGivesTheRootTheSumAndNobodyElse({ group }: RankContext): void {
+  const { rank, size } = group;
+  for (const length of [...SIZES, LARGE_SIZE]) {
+    for (let root = 0; root < size; root += Math.max(1, size - 1)) {
+      const x = vector(length, (i) => valueAt(rank, i));
+      assert.equal(group.reduce(x, root).wait(), x);
+      const sums = Array.from({ length: PERIOD }, (_, i) => sumOver(size, (r) => valueAt(r, i)));
+      const expected = (i: number): number =>
+        rank === root ? (sums[i % PERIOD] ?? Number.NaN) : valueAt(rank, i);
+      expectValues(x, expected, `reduce of ${length} onto ${root}`);
+      x.dispose();
+    }
+  }
+  const whole = vector(5, (i) => i + rank, 'int32');
+  group.reduce(whole, 0, 'max', { async: true }).wait();
+  expectValues(whole, (i) => i + (rank === 0 ? size - 1 : rank), 'int32 max');
+  const half = vector(1000, (i) => (i + rank) / 7);
+  group.reduce(half, 0, 'sum', { wireDType: 'bfloat16' }).wait();
+  const rounded = (i: number): number =>
+    roundToBfloat16(sumOver(size, (r) => roundToBfloat16(Math.fround((i + r) / 7))));
+  if (size > 1 && rank === 0) expectValues(half, rounded, 'over bfloat16');
+  tf.dispose([whole, half]);
+}
+
+export function gatherGivesTheRootEveryRanksTensor({ group }: RankContext): void {
+  const { rank, size } = group;
+  for (const length of [0, ...SIZES, LARGE_SIZE]) {
+    const root = length % size;
+    const x = vector(length, (i) => valueAt(rank, i));
+    const targets = rank === root ? group.ranks.map(() => vector(length, () => -1)) : [];
+    const outputs = targets.map((target) => [piece(target)]);
+    group.gatherPieces([piece(x)], outputs, root, { async: length === 1000 }).wait();
+    targets.forEach((target, r) => {
+      expectValues(target, (i) => valueAt(r, i), `gather of ${length} onto ${root} from ${r}`);
+    });
+    tf.dispose([x, ...targets]);
+  }
+}
+
+export function scatterGivesEachRankItsTensorOfTheRoot({ group }: RankContext): void {
+  const { rank, size } = group;
+  for (const length of [0, ...SIZES, LARGE_SIZE]) {
+    const root = length % size;
+    const mine = vector(length, () => -1);
+    const sources = rank === root ? group.ranks.map((r) => vector(length, (i) => valueAt(r + 1, i))) : [];
+    const inputs = sources.map((source) => [piece(source)]);
+    group.scatterPieces(inputs, [piece(mine)], root, { async: length === 1000 }).wait();
+    expectValues(mine, (i) => valueAt(rank + 1, i), `scatter of ${length} from ${root}`);
+    tf.dispose([mine, ...sources]);
+  }
+}

@@ -19,6 +19,12 @@ export function wireBytesFollowTheRing({ group, events }: RankContext): void {
   group.allGather(x).wait();
   group.allToAll(x).wait();
   group.broadcast(x, 0).wait();
+  group.reduce(x, 0).wait();
+  const lists =
+    rank === 1 ? group.ranks.map(() => [{ tensor: vector(n, () => 0), offset: 0, length: n }]) : [];
+  const whole = [{ tensor: x, offset: 0, length: n }];
+  group.gatherPieces(whole, lists, 1).wait();
+  group.scatterPieces(lists, whole, 1).wait();
   group.barrier().wait();
   const others = size - 1;
   const seen = events.map(({ op, bytes, wireBytes, count }) => ({ op, bytes, wireBytes, count }));
@@ -30,6 +36,9 @@ export function wireBytesFollowTheRing({ group, events }: RankContext): void {
     row('allGather', others * n * 4),
     row('allToAll', (others * n * 4) / size),
     row('broadcast', rank === 0 ? 0 : n * 4),
+    row('reduce', rank === 1 ? 0 : n * 4),
+    row('gather', rank === 1 ? others * n * 4 : 0),
+    row('scatter', rank === 1 ? 0 : n * 4),
     row('barrier', 0, 0),
   ]);
   const [first, second] = events;

@@ -8,13 +8,14 @@ import { probeSharedMemory } from '../../../src/wire/transport/native';
 import { RankProcesses } from './rank-processes';
 
 const FILE = join(__dirname, 'world.scenarios.js');
+const ROOTS = join(__dirname, 'root.scenarios.js');
 const probe = probeSharedMemory();
 const plane = probe.ok ? 'shared-memory' : 'zeromq';
 
 test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
   const ranks = await RankProcesses.start(plane, 4);
-  const valuesOf = async (name: string): Promise<unknown[]> => {
-    const outcomes = await ranks.run(FILE, name);
+  const valuesOf = async (name: string, file = FILE): Promise<unknown[]> => {
+    const outcomes = await ranks.run(file, name);
     return outcomes.map((outcome, rank) => {
       if (outcome === undefined) return assert.fail(`rank ${rank} died`);
       return 'error' in outcome ? assert.fail(`rank ${rank}: ${outcome.error.message}`) : outcome.value;
@@ -42,9 +43,22 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
     await t.test("refuse a caller's mistake before it reaches others", async () => {
       await valuesOf('callersMistakesAreTypedAndHurtNobody');
     });
+    await t.test('reduce, gather and scatter with a root', async () => {
+      await valuesOf('collectivesWithARootSpeakAsTorch', ROOTS);
+    });
+    await t.test('say what a root must give', async () => {
+      await valuesOf('aRootWithoutAListIsToldWhatToGive', ROOTS);
+    });
+    await t.test('exchange values of JavaScript', async () => {
+      await valuesOf('valuesOfJavaScriptTravel', ROOTS);
+    });
     await t.test('show no collective after its end', async () => {
       for (const value of await valuesOf('boardAfterwards'))
         assert.deepEqual(value, { state: 'idle', waits: false });
+    });
+    // Last, because the group cannot be used after a mismatch.
+    await t.test('compare the names of barriers', async () => {
+      await valuesOf('barriersOfDifferentNamesAreAMismatch', ROOTS);
     });
   } finally {
     await ranks.stop();

@@ -1,0 +1,104 @@
+// Collectives with a root, collectives of values of JavaScript, and barriers with names, as cells call them.
+import assert from 'node:assert/strict';
+import { createDist } from '../../../src/wire/dist/facade';
+import type { RankContext } from './scenario';
+import { expectValues, vector } from './values';
+
+export function collectivesWithARootSpeakAsTorch({ world, engine, group }: RankContext): void {
+  const dist = createDist(world, engine, () => undefined);
+  const { rank, size } = group;
+  const own = vector(2, () => rank + 1);
+  assert.equal(dist.reduce(own, 1), own);
+  expectValues(own, () => (rank === 1 ? (size * (size + 1)) / 2 : rank + 1), 'reduce');
+  dist.reduce(own, { dst: 0, op: dist.ReduceOp.MAX });
+  const gathered = dist.gather(
+    vector(3, () => rank),
+    { dst: size - 1 },
+  );
+  assert.equal(gathered?.length, rank === size - 1 ? size : undefined);
+  gathered?.forEach((part, r) => {
+    expectValues(part, () => r, `part ${r} of gather`);
+  });
+  assert.equal(dist.gather(own)?.length, rank === 0 ? size : undefined);
+  const mine = vector(3, () => -1);
+  const scatterList = group.ranks.map((r) => vector(3, () => r * 10));
+  assert.equal(dist.scatter(mine, { src: 1, ...(rank === 1 && { scatterList }) }), mine);
+  expectValues(mine, () => rank * 10, 'scatter');
+  const next = dist.isend(own, (rank + 1) % size);
+  const before = dist.irecv(mine.slice(0, 2), (rank + size - 1) % size);
+  assert.equal(before.wait().size, 2);
+  next.wait();
+  dist.barrier({ name: 'the end' });
+}
+
+export function aRootWithoutAListIsToldWhatToGive({ world, engine }: RankContext): void {
+  const dist = createDist(world, engine, () => undefined);
+  const x = vector(3, () => 0);
+  if (world.rank === 0) {
+    assert.throws(() => dist.scatter(x), {
+      code: 'CONFIG',
+      message: /rank 0 is the source, so it gives scatterList, a tensor for each of the 4 ranks/,
+    });
+    assert.throws(() => dist.scatter(x, { scatterList: [x] }), {
+      code: 'SHAPE',
+      message: /of 4 ranks got 1 lists; give one list for each rank/,
+    });
+    const short = vector(2, () => 0);
+    assert.throws(() => dist.scatter(x, { scatterList: [x, x, short, x] }), {
+      code: 'SHAPE',
+      message: /the list of rank 2 has 2 elements, but this rank's own part has 3; make all equal/,
+    });
+  } else {
+    assert.throws(() => dist.scatter(x, { scatterList: [x, x, x, x] }), {
+      code: 'SHAPE',
+      message: /only rank 0 passes lists/,
+    });
+  }
+}
+
+export function valuesOfJavaScriptTravel({ world, engine, group }: RankContext): void {
+  const dist = createDist(world, engine, () => undefined);
+  const { rank, size } = group;
+  const before = engine.memory.numBuffers;
+  const of = (r: number): unknown => ({
+    r,
+    text: 'ä'.repeat(r * 1000),
+    at: new Map([[r, [1n, null, undefined]]]),
+  });
+  const all = group.ranks.map(of);
+  assert.deepEqual(dist.allGatherObject(of(rank)), all);
+  assert.deepEqual(dist.gatherObject(of(rank), 2), rank === 2 ? all : null);
+  const list = [rank, { of: rank }];
+  assert.equal(dist.broadcastObjectList(list, { src: size - 1 }), list);
+  assert.deepEqual(list, [size - 1, { of: size - 1 }]);
+  assert.deepEqual(dist.scatterObjectList(rank === 1 ? all : null, { src: 1 }), of(rank));
+  const pair = dist.newGroup([0, 1]);
+  assert.deepEqual(dist.allGatherObject(rank, { group: pair }), pair === null ? null : [0, 1]);
+  assert.equal(engine.memory.numBuffers, before, 'what carried the values is freed');
+  assert.throws(() => dist.allGatherObject(() => 1), {
+    code: 'CONFIG',
+    message: /cannot be copied to other ranks \(.*could not be cloned\.\); give values/,
+  });
+  const x = vector(2, () => 0);
+  assert.throws(() => dist.gatherObject({ deep: [x] }), {
+    code: 'CONFIG',
+    message: /a tensor is not copied/,
+  });
+  assert.throws(() => dist.broadcastObjectList(Array.from({ length: rank })), {
+    code: 'CONFIG',
+    message: /the list of rank 1 has 1 elements, that of rank 0 has 0; give lists of equal length/,
+  });
+  assert.throws(() => dist.scatterObjectList([1, 2]), {
+    code: 'CONFIG',
+    message: /the list of rank 0 has 2 elements; give one for each of the 4 ranks/,
+  });
+}
+
+export function barriersOfDifferentNamesAreAMismatch({ world, engine }: RankContext): void {
+  const dist = createDist(world, engine, () => undefined);
+  assert.throws(() => dist.barrier({ name: world.rank === 2 ? 'saved' : 'loaded' }), {
+    code: 'COLLECTIVE_MISMATCH',
+    message:
+      /ranks 0, 1, 3 called barrier \(number \d+, name 'loaded'.*; rank 2 called barrier \(number \d+, name 'saved'/,
+  });
+}
