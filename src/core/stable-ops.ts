@@ -51,6 +51,11 @@ export function euclideanNorm(x: core.Tensor | core.TensorLike, axis?: Axis, kee
   return norm(x, 'euclidean', axis, keepDims);
 }
 
+/** Returns log(1 / (1 + e^−x)). The gradient of tfjs's function reads a tensor that may be freed by then. */
+export function logSigmoid<T extends core.Tensor>(x: T | core.TensorLike): T {
+  return core.tidy(() => core.neg(core.softplus(core.neg(x))) as T);
+}
+
 /** Returns `root` of x, but 0 with the gradient 0 where x is 0. */
 export function rootOf(x: core.Tensor, root: (x: core.Tensor) => core.Tensor): core.Tensor {
   const isZero = core.equal(detach.call(x), 0);

@@ -16,7 +16,7 @@ export * from '@tensorflow/tfjs-layers';
 export { clone } from './clone';
 export { einsum } from './einsum';
 export { oneHot } from './one-hot';
-export { euclideanNorm, logSumExp, norm } from './stable-ops';
+export { euclideanNorm, logSigmoid, logSumExp, norm } from './stable-ops';
 
 declare module '@tensorflow/tfjs-core/dist/tensor' {
   interface Tensor<R extends core.Rank = core.Rank> {

@@ -44,8 +44,16 @@ export class TorchBatches {
   stateAfter(steps: number): { readonly data: DataMark; readonly schedule: ScheduleState | null } {
     const data = dataMark({ config: this.#config, data: this.#prepared });
     if (this.#schedule === null) return { data, schedule: null };
-    this.#schedule.restore({ ...this.#schedule.state(), steps });
+    this.#moveTo(steps);
     return { data, schedule: this.#schedule.state() };
+  }
+
+  /** Sets the number of updates after which the schedule gives the rates; rates that were set for another step do not count. */
+  #moveTo(steps: number): void {
+    if (this.#schedule === null) return;
+    const { setLrs, ...state } = this.#schedule.state();
+    const holds = setLrs !== undefined && state.steps === steps;
+    this.#schedule.restore({ ...state, steps, ...(holds && { setLrs }) });
   }
 
   /** Continues from a checkpoint's state. */
@@ -56,7 +64,7 @@ export class TorchBatches {
 
   /** Sets the learning rate of the step after `steps` updates; a schedule continues from this rate. */
   setRate(lr: number, steps: number): void {
-    this.#schedule?.restore({ ...this.#schedule.state(), steps });
+    this.#moveTo(steps);
     this.#rates.lr = lr;
     this.#schedule?.state();
   }

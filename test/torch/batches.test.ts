@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { buildModel } from '../../src/nn/models/build-model';
+import { LRSchedule, rateOf } from '../../src/sharding/optim/lr-schedule';
 import { TorchBatches } from '../../src/torch/batches';
 import { writeInitialValues } from '../../src/training/checkpoint/pretrained/initial-values';
 import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
@@ -38,6 +39,31 @@ test('ranks get the batches of a run of this library, and the rate of each step'
     made.lrs.map(([lr = 0]) => lr.toFixed(4)),
     ['0.0500', '0.0750'],
   );
+});
+
+test('a rate that was set by hand holds for its step, and a checkpoint of a later step has the rate of the schedule, as here', () => {
+  const schedule = { kind: 'cosine', maxSteps: 10 } as const;
+  const config = parseTrainConfig({ model: MODEL, schedule, optimizer: { lr: 0.1 }, steps: 10 });
+  const batches = new TorchBatches(config, 1, undefined);
+  const group = { lr: 0.1 };
+  assert.ok(config.schedule !== null);
+  const here = new LRSchedule({ lr: 0.1, paramGroups: [group] }, rateOf(config.schedule, 10));
+  const step = (count: number): void => {
+    for (let i = 0; i < count; i++) here.step();
+  };
+  step(2);
+  group.lr = 0.02;
+  batches.setRate(0.02, 2);
+  assert.deepEqual(batches.stateAfter(2).schedule, here.state());
+  step(3);
+  assert.deepEqual(batches.stateAfter(5).schedule, here.state());
+  // The same rate again, at a step for which the schedule has another one.
+  group.lr = 0.02;
+  batches.setRate(0.02, 5);
+  step(1);
+  const [later = [0]] = batches.make({ run: 1, what: 'train', rank: 0, first: 6, count: 1 }).lrs;
+  assert.deepEqual(later, [here.lr]);
+  assert.deepEqual(batches.stateAfter(6).schedule, here.state());
 });
 
 test('ranks get the noised videos of a run of this library', () => {

@@ -8,8 +8,10 @@ import type {
   TracedProgram,
   TracedValue,
 } from '../../training';
-import { BINDING, binary, call, type Expression, floatText, tupleOf, whole } from './own-expression';
+import { BINDING, binary, call, type Expression, floatText, method, tupleOf, whole } from './own-expression';
+import { HELPERS } from './own-helpers';
 import { OPERATIONS, type OperationParts, type OperationWriter, torchDtype } from './own-operations';
+import { pythonValue } from './python';
 
 /** An expression is written in the place of its only use if the line stays at most this long. */
 const LONGEST = 90;
@@ -49,13 +51,13 @@ class FunctionWriter {
   readonly #places: { readonly id: number; readonly name: string }[] = [];
   readonly #uses = new Map<number, number>();
   readonly #lines: string[] = [];
-  readonly #taken = new Set<string>(['self', 'batch', 'model', 'torch', 'nn', 'F', 'constant', ...KEYWORDS]);
+  readonly #taken = new Set<string>(TAKEN);
 
   constructor(scope: FunctionScope, nodes: readonly TracedNode[], outputs: readonly number[]) {
     this.#scope = scope;
     this.#nodes = nodes;
     this.#outputs = outputs;
-    for (const [id, name] of scope.names) this.#name(id, name); // `inputNames` has made them valid
+    for (const [id, name] of scope.names) this.#name(id, name); // `freeNames` has made them valid
     for (const id of [...nodes.flatMap(inputsOf), ...outputs])
       this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1);
   }
@@ -217,7 +219,7 @@ class FunctionWriter {
         );
       }
       case 'constant':
-        return call('constant', `"${source.name}"`, this.#device(line));
+        return constantText(source.name, this.#device(line), dtype);
       case 'input':
         return this.#refuse(
           `it reads the batch's ${source.name}, which is not an input of its forward`,
@@ -302,6 +304,47 @@ const KEYWORDS = new Set(
   `False None True and as assert async await break class continue def del elif else except finally for from global if import in is
   lambda nonlocal not or pass raise return try while with yield`.split(/\s+/),
 );
+
+/** Names that a function of model.py uses for something else than its tensors. */
+const TAKEN = [
+  ...['self', 'batch', 'model', 'torch', 'nn', 'F', 'constant', 'getattr'],
+  ...Object.keys(HELPERS),
+  ...KEYWORDS,
+];
+
+/** Returns names of Python like the given ones, all different, and none of which a function needs otherwise. */
+export function freeNames(names: readonly string[]): readonly string[] {
+  const taken = new Set<string>(TAKEN);
+  return names.map((name) => {
+    const word = name.replaceAll(/\W/g, '_');
+    let free = /^[A-Za-z_]/.test(word) ? word : `x_${word}`;
+    while (taken.has(free)) free += '_';
+    taken.add(free);
+    return free;
+  });
+}
+
+/** Returns the expression of an attribute. In a class, Python changes names that begin with two underscores. */
+export function attributeText(object: string, name: string): string {
+  return isAttribute(name) ? `${object}.${name}` : `getattr(${object}, ${pythonValue(name)})`;
+}
+
+/** Returns the line that sets an attribute. */
+export function assignment(object: string, name: string, value: string): string {
+  return isAttribute(name)
+    ? `${object}.${name} = ${value}`
+    : `setattr(${object}, ${pythonValue(name)}, ${value})`;
+}
+
+function isAttribute(name: string): boolean {
+  return isIdentifier(name) && !name.startsWith('__');
+}
+
+/** Returns the tensor of a constant; the file has booleans as integers. */
+function constantText(name: string, device: string, dtype: TracedValue['dtype']): Expression {
+  const stored = call('constant', pythonValue(name), device);
+  return dtype === 'bool' ? method(stored, 'bool') : stored;
+}
 
 /** Whether a text is a name of Python. */
 export function isIdentifier(text: string): boolean {

@@ -1,15 +1,22 @@
 import { ConfigError } from '../../core';
 import type { TracedCall, TracedModule, TracedNode, TracedProgram, TracedTensor } from '../../training';
-import { functionBody, inputsOf, isIdentifier } from './own-forward';
-import { HELPERS, torchDtype } from './own-operations';
+import { assignment, attributeText, freeNames, functionBody, inputsOf, isIdentifier } from './own-forward';
+import { HELPERS } from './own-helpers';
+import { requireFreeNames } from './own-names';
+import { torchDtype } from './own-operations';
 import { pythonValue } from './python';
 import type { OwnBundleModel } from './target';
 
 /** Names that classes of model.py cannot have. */
-const RESERVED = new Set(['nn', 'torch', 'F', 'loss_of', 'constant', 'None', 'True', 'False', '']);
+const RESERVED = new Set([
+  ...['nn', 'torch', 'F', 'loss_of', 'os', 'load_file', 'constant', 'CONSTANTS', ''],
+  ...['super', 'range', 'getattr', 'setattr'], // functions of Python that model.py calls
+  ...Object.keys(HELPERS),
+]);
 
 /** Returns model.py: the classes of a traced model, and its loss. Throws: CONFIG for what PyTorch's code cannot say. */
 export function ownModelText(program: TracedProgram): { readonly text: string; readonly className: string } {
+  requireFreeNames(program);
   const writer = new ModelWriter(program);
   const className = writer.classOf('');
   const loss = lossText(program);
@@ -47,12 +54,14 @@ def constant(name, device):
 function lossText(program: TracedProgram): string {
   const { body, values, loss } = program;
   const used = new Set(body.flatMap(inputsOf));
-  const inputs = values.flatMap(({ source, dtype }, id) =>
-    source.kind === 'input' && used.has(id)
-      ? [{ id, key: source.name, name: source.name.replaceAll(/\W/g, '_'), isFlag: dtype === 'bool' }]
-      : [],
+  const read = values.flatMap(({ source, dtype }, id) =>
+    source.kind === 'input' && used.has(id) ? [{ id, key: source.name, isFlag: dtype === 'bool' }] : [],
   );
-  const reads = inputs.map(({ key, name, isFlag }) => `${name} = batch["${key}"]${isFlag ? '.bool()' : ''}`);
+  const names = freeNames(read.map(({ key }) => key));
+  const inputs = read.map((input, i) => ({ ...input, name: names[i] ?? '' }));
+  const reads = inputs.map(
+    ({ key, name, isFlag }) => `${name} = batch[${pythonValue(key)}]${isFlag ? '.bool()' : ''}`,
+  );
   const scope = {
     program,
     names: new Map(inputs.map(({ id, name }) => [id, name])),
@@ -121,7 +130,11 @@ class ModelWriter {
     const children = module.children.flatMap(({ name, path }) => {
       if (path !== joined(module.path, name)) return [];
       const made = this.#made(path);
-      return [isIdentifier(name) ? `self.${name} = ${made}` : `self.add_module("${name}", ${made})`];
+      return [
+        isIdentifier(name) && !name.startsWith('__')
+          ? `self.${name} = ${made}`
+          : `self.add_module(${pythonValue(name)}, ${made})`,
+      ];
     });
     const tensors = module.tensors.flatMap((tensor) => tensorLine(module, tensor));
     const ties = module.path === '' ? [...this.#ties(), ...this.#frozen()] : [];
@@ -145,7 +158,7 @@ class ModelWriter {
       );
     const items = own.map((child) => this.#made(child.path));
     if (kind === 'dict')
-      return `nn.ModuleDict({${own.map(({ name }, i) => `"${name}": ${items[i]}`).join(', ')}})`;
+      return `nn.ModuleDict({${own.map(({ name }, i) => `${pythonValue(name)}: ${items[i]}`).join(', ')}})`;
     if (kind === 'sequence') return `nn.Sequential(${items.join(', ')})`;
     const isEqual = items.length > 1 && new Set(items).size === 1;
     return `nn.ModuleList(${isEqual ? `${items[0]} for _ in range(${items.length})` : `[${items.join(', ')}]`})`;
@@ -157,12 +170,12 @@ class ModelWriter {
       ...module.children.flatMap(({ name, path }) =>
         path === joined(module.path, name)
           ? []
-          : [`${this.#reach(module.path, '')}.${name} = ${this.#reach(path, '')}`],
+          : [assignment(this.#reach(module.path, ''), name, this.#reach(path, ''))],
       ),
       ...module.tensors.flatMap(({ name, fullName }) =>
         fullName === joined(module.path, name)
           ? []
-          : [`${this.#reach(module.path, '')}.${name} = ${this.#tensorIn('', fullName)}`],
+          : [assignment(this.#reach(module.path, ''), name, `${this.#tensorIn('', fullName)}`)],
       ),
     ]);
   }
@@ -192,10 +205,9 @@ class ModelWriter {
   #callLines(module: TracedModule, { inputs, body, outputs }: TracedCall): readonly string[] {
     const { inputNames } = module;
     const isNamed = inputNames.length >= inputs.length;
-    const names = inputs.map((_, i) => {
-      const name = isNamed ? (inputNames[i] ?? '') : inputs.length === 1 ? 'x' : `x_${i}`;
-      return isIdentifier(name) ? name : `${name}_`;
-    });
+    const names = freeNames(
+      inputs.map((_, i) => (isNamed ? (inputNames[i] ?? '') : inputs.length === 1 ? 'x' : `x_${i}`)),
+    );
     const scope = {
       program: this.#program,
       names: new Map(inputs.map((id, i) => [id, names[i] ?? ''])),
@@ -212,7 +224,7 @@ class ModelWriter {
   #reachIn(module: TracedModule, path: string): string {
     if (path.startsWith(module.path === '' ? '' : `${module.path}.`)) return this.#reach(path, module.path);
     const shared = module.children.find((child) => child.path === path);
-    if (shared !== undefined) return `self.${shared.name}`;
+    if (shared !== undefined) return attributeText('self', shared.name);
     throw new ConfigError(
       `export: ${titleOf(module)} calls ${path}, which is not in it; make it a field of the module`,
     );
@@ -225,9 +237,8 @@ class ModelWriter {
     return names.reduce((text, name) => {
       const kind = this.#module(at).kind;
       at = joined(at, name);
-      if (kind === 'dict') return `${text}["${name}"]`;
-      if (isIdentifier(name)) return `${text}.${name}`;
-      return kind === 'module' ? `getattr(${text}, "${name}")` : `${text}[${name}]`;
+      if (kind === 'dict') return `${text}[${pythonValue(name)}]`;
+      return kind === 'list' || kind === 'sequence' ? `${text}[${name}]` : attributeText(text, name);
     }, 'self');
   }
 
@@ -237,7 +248,7 @@ class ModelWriter {
     for (const { path, tensors } of this.#program.modules) {
       if (path !== from && !path.startsWith(prefix)) continue;
       const tensor = tensors.find((tied) => tied.fullName === fullName);
-      if (tensor !== undefined) return `${this.#reach(path, from)}.${tensor.name}`;
+      if (tensor !== undefined) return attributeText(this.#reach(path, from), tensor.name);
     }
     return null;
   }
@@ -308,6 +319,6 @@ function tensorLine(
       `export: the buffer ${fullName} is not persistent, so the weights do not have it; leave out persistent: false`,
     );
   const sizes = shape.length === 0 ? '()' : shape.join(', ');
-  if (kind === 'parameter') return [`self.${name} = nn.Parameter(torch.empty(${sizes}))`];
-  return [`self.register_buffer("${name}", torch.empty(${sizes}, dtype=${torchDtype(dtype)}))`];
+  if (kind === 'parameter') return [assignment('self', name, `nn.Parameter(torch.empty(${sizes}))`)];
+  return [`self.register_buffer(${pythonValue(name)}, torch.empty(${sizes}, dtype=${torchDtype(dtype)}))`];
 }

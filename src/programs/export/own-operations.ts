@@ -77,13 +77,21 @@ function axesText(parts: OperationParts, axis: Attribute): string | null {
     : tupleOf((axes.length === 0 ? Array.from({ length }, (_, i) => i) : axes).map(String));
 }
 
+/** torch has no mean of integers and booleans, and tfjs's is a float. */
+const mean: OperationWriter = (parts) => {
+  if (parts.value('x').dtype === 'float32') return reduction('mean')(parts);
+  const made = reduction('mean')({ ...parts, tensor: (name) => method(parts.tensor(name), 'float') });
+  return parts.outputs[0]?.dtype === 'int32' && !('all' in made) ? method(made, 'long') : made;
+};
+
 const argument =
   (name: string): OperationWriter =>
   (parts) =>
     method(parts.tensor('x'), name, `dim=${parts.number(parts.attr('axis') as TracedNumber)}`); // a dim is a number
 
+/** Returns the extents of the result as arguments; a scalar's are an empty tuple, because torch demands a shape. */
 function shapeText(parts: OperationParts): string {
-  return (parts.outputs[0]?.shape ?? []).map((extent) => parts.number(extent)).join(', ');
+  return (parts.outputs[0]?.shape ?? []).map((extent) => parts.number(extent)).join(', ') || '()';
 }
 
 /** Returns a shape for reshape: the only extent that depends on the batch becomes -1. */
@@ -91,9 +99,8 @@ function reshapeText(parts: OperationParts): string {
   const shape = parts.outputs[0]?.shape ?? [];
   const moving = shape.filter((extent) => typeof extent !== 'number');
   const isFree = moving.length === 1 && !shape.includes(0);
-  return shape
-    .map((extent) => (isFree && typeof extent !== 'number' ? '-1' : parts.number(extent)))
-    .join(', ');
+  const extents = shape.map((extent) => (isFree && typeof extent !== 'number' ? '-1' : parts.number(extent)));
+  return extents.join(', ') || '()';
 }
 
 const reshape: OperationWriter = (parts) => {
@@ -369,7 +376,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
       .reduce((sum, next) => binary(sum, '+', next, BINDING.sum)),
   Select: (parts) => call('torch.where', ...['condition', 't', 'e'].map((name) => parts.tensor(name).text)),
   Sum: reduction('sum'),
-  Mean: reduction('mean'),
+  Mean: mean,
   Max: reduction('amax'),
   Min: reduction('amin'),
   Prod: reduction('prod'),
@@ -395,8 +402,11 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
     ), // numbers
   BroadcastTo: (parts) => method(parts.tensor('x'), 'expand', shapeText(parts)),
   PadV2: pad,
-  Reverse: (parts) =>
-    method(parts.tensor('x'), 'flip', ([parts.attr('dims')].flat() as readonly number[]).join(', ')), // dims
+  Reverse: (parts) => {
+    const dims = [parts.attr('dims') ?? []].flat() as readonly number[]; // dims are numbers; none: all of them
+    const all = parts.value('x').shape.map((_, dim) => dim);
+    return method(parts.tensor('x'), 'flip', `${tupleOf((dims.length === 0 ? all : dims).map(String))}`);
+  },
   GatherV2: gather,
   GatherNd: (parts) =>
     whole(`${within(parts.tensor('params'), BINDING.whole)}[${parts.tensor('indices').text}.unbind(-1)]`),
@@ -476,19 +486,4 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
     const kernel = parts.attr('kernel') as readonly number[]; // two numbers
     return call('F.max_pool2d', parts.tensor('x').text, pythonValue(kernel), ...windowText(parts, kernel));
   },
-};
-
-/** Functions that some operations call, by name; model.py has those that it uses. */
-export const HELPERS: Readonly<Record<string, string>> = {
-  causal_softmax: `def causal_softmax(scores, scale):
-    rows, columns = scores.shape[-2:]
-    seen = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).tril(columns - rows)
-    return F.softmax((scores * scale).masked_fill(~seen, float("-inf")), dim=-1)`,
-  causal_attention: `def causal_attention(qkv, heads):
-    split = (*qkv.shape[:2], heads, -1)
-    q, k, v = (part.reshape(split).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)`,
-  mean_cross_entropy: `def mean_cross_entropy(logits, labels):  # the mean over all rows; a row with the label -100 has the loss 0
-    rows = logits.reshape(-1, logits.shape[-1])
-    return F.cross_entropy(rows, labels.flatten(), reduction="sum") / rows.shape[0]`,
 };

@@ -181,12 +181,15 @@ function ownScripts(facts: BundleFacts, { program, steps }: OwnBundleModel): Bun
   const { config } = facts;
   const { strategy } = config.parallel;
   const { text, className } = ownModelText(program);
+  const inScript = isWordOf(['common', 'own'], className) ? 'Net' : className;
   const isByUnits = isSharded(strategy, 'gradient');
   const ties = tiesOf(program);
   const { axes, sizes } = meshOf(facts);
   const filling = withTraining(facts, {
     title: `Trains ${className} of model.py under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}; see README.md.`,
-    imports: [`from model import ${className}, loss_of`],
+    imports: [
+      `from model import ${className === inScript ? className : `${className} as ${inScript}`}, loss_of`,
+    ],
     flags: {
       IS_SHARDED: isByUnits,
       IS_ON_HOST: config.offload.parameters,
@@ -201,7 +204,7 @@ function ownScripts(facts: BundleFacts, { program, steps }: OwnBundleModel): Bun
       TIES: `{${ties.map(([second, first]) => `${JSON.stringify(second)}: ${JSON.stringify(first)}`).join(', ')}}`,
     },
     inlined: {
-      MODEL: className,
+      MODEL: inScript,
       SIZES: tuple(sizes),
       AXES: tuple(axes.map((axis) => `"${axis}"`)),
       LOW: lowOf(config),
@@ -355,6 +358,11 @@ function readTemplate(name: string): string {
     readFileSync(join(findInstallation(), 'src', 'python', 'bundle_scripts', `${name}.py`), 'utf8');
   TEXTS.set(name, text);
   return text;
+}
+
+/** Whether templates have a word, so that it must not name the user's class. */
+function isWordOf(templates: readonly string[], word: string): boolean {
+  return templates.some((template) => readTemplate(template).split(/\W+/).includes(word));
 }
 
 function partsOf(template: string, { flags, constants, inlined }: Filling): Part[] {

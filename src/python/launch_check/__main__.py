@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
+import shutil
+import signal
 import sys
+import threading
 from typing import Any
 
 from . import own_parsers
@@ -15,6 +19,7 @@ from .findings import Finding, Request, Sink, failed, passed, skipped
 def main() -> int:
     """Runs all checks. What the script prints goes to stderr, so that stdout has only findings."""
     request = Request(**json.loads(sys.argv[1]))
+    _end_with_parent(os.path.dirname(request.scratch))
     answers = os.fdopen(os.dup(1), 'w', encoding='utf8')
     os.dup2(2, 1)
 
@@ -26,14 +31,33 @@ def main() -> int:
     if not _check_syntax(request, emit):
         if request.script is not None:
             emit(skipped('dry start', request.script, 'Python cannot read all files'))
+        emit({'isDone': True})
         return 0
     own_parsers.check(request, emit)
-    if request.script is not None:
+    if request.script is not None and importlib.util.find_spec('torch') is None:
+        emit(skipped('dry start', request.script, f'torch is not installed in {sys.prefix}; shardlab engine torch makes an environment with it'))
+    elif request.script is not None:
         from . import dry_start  # imports torch
 
         dry_start.run(request, emit)
-    answers.flush()
+    emit({'isDone': True})
     os._exit(0)  # threads of the script must not delay the end
+
+
+def _end_with_parent(temporary: str) -> None:
+    """Ends this process and those of the script when its input ends: its parent has ended then, even if it was killed."""
+    parent = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+    def watch() -> None:
+        while os.read(parent, 1):
+            pass
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _check_syntax(request: Request, emit: Sink) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import runpy
+import shutil
 import sys
 import time
 import traceback
@@ -47,8 +48,7 @@ def run(request: Request, emit: Sink) -> None:
     """Starts the script in a folder of links to the bundle, so that the bundle stays as it is, and emits one finding."""
     assert request.script is not None
     began = time.monotonic()
-    for name in os.listdir(request.folder):
-        os.symlink(os.path.join(request.folder, name), os.path.join(request.scratch, name))
+    link_tree(request.folder, request.scratch)
     steps = _Steps(request)
     finding = _outcome(request, steps, request.scratch)
     answer = {
@@ -60,6 +60,42 @@ def run(request: Request, emit: Sink) -> None:
         'step': steps.record,
     }
     emit(answer)
+
+
+def link_tree(folder: str, scratch: str) -> None:
+    """
+    Makes folders like those in `folder`, with links to its files. A script that opens such a file to write gets a copy in the link's
+    place, so nothing changes in `folder`.
+    """
+    for name in os.listdir(folder):
+        source, place = os.path.join(folder, name), os.path.join(scratch, name)
+        if os.path.isdir(source) and not os.path.islink(source):
+            os.mkdir(place)
+            link_tree(source, place)
+        else:
+            os.symlink(source, place)
+
+
+def copy_before_writes(scratch: str) -> None:
+    """Watches which files this process opens, for as long as it lasts."""
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in ('open', 'os.truncate', 'os.chmod'):
+            return
+        path = arguments[0]
+        if not isinstance(path, (str, bytes, os.PathLike)) or (event == 'open' and not _writes(*arguments[1:])):
+            return
+        place = os.path.abspath(os.fsdecode(path))
+        if place.startswith(scratch + os.sep) and os.path.islink(place) and os.path.isfile(place):
+            source = os.path.realpath(place)
+            os.remove(place)
+            shutil.copyfile(source, place)
+
+    sys.addaudithook(watch)
+
+
+def _writes(mode: str | None, flags: int) -> bool:
+    return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND)) or any(letter in (mode or '') for letter in 'wa+x')
 
 
 def _outcome(request: Request, steps: _Steps, folder: str) -> Finding:
@@ -90,6 +126,7 @@ def _run_script(request: Request, steps: _Steps, folder: str) -> None:
     sys.argv = [path, *_arguments(request, script)]
     sys.path.insert(0, os.path.dirname(path))
     os.chdir(folder)
+    copy_before_writes(folder)
     try:
         with ExitStack() as stack:
             programs.prepare(request)

@@ -258,8 +258,14 @@ def read_header(path: str) -> dict[str, Any]:
         length = struct.unpack('<Q', start)[0] if len(start) == 8 else size
         if 8 + length > size:
             raise ValueError(f'{path} has {size} bytes, fewer than its header: it is not whole; copy it again')
-        header: dict[str, Any] = json.loads(file.read(length))
+        try:
+            header: dict[str, Any] = json.loads(file.read(length))
+        except ValueError as error:
+            raise ValueError(f'{path} has no header of safetensors: {error}; export it again') from error
     entries = {name: entry for name, entry in header.items() if name != '__metadata__'}
+    for name, entry in entries.items():
+        if entry['dtype'] not in _DTYPES:
+            raise ValueError(f'{path} has {name} in the type {entry["dtype"]}, which is not read here; export it again')
     end = max((entry['data_offsets'][1] for entry in entries.values()), default=0)
     if 8 + length + end != size:
         raise ValueError(f'{path} has {size} bytes, but its header promises {8 + length + end}: it is not whole; copy it again')

@@ -37,7 +37,8 @@ export function readBundleFolder(folder: string, world: number | undefined): Bun
   const path = resolve(folder);
   if (!isFolder(path))
     throw new ConfigError(`${path} is not a folder; give the folder that shardlab export wrote`);
-  const names = readdirSync(path).filter((name) => statSync(join(path, name)).isFile());
+  const all = readdirSync(path);
+  const names = all.filter((name) => kindAt(path, name) === 'file');
   const { facts, findings } = readFacts(path);
   const launches = names.filter((name) => LAUNCH_FILE.test(name)).map((name) => launchOf(path, name));
   const readings = launches.flatMap((launch) => launch.readings);
@@ -55,6 +56,10 @@ export function readBundleFolder(folder: string, world: number | undefined): Bun
     world: ranks,
     findings: [
       ...findings,
+      ...all
+        .filter((name) => kindAt(path, name) === 'nowhere')
+        .map((name) => failed('files', name, 'is a link to nothing; copy the file here')),
+      ...(facts !== undefined && readings.length === 0 ? [withoutLaunch(launches)] : []),
       ...differentWorld(facts, launched, world),
       ...undivided(facts, ranks),
       ...launches.flatMap(faultsOf),
@@ -62,20 +67,39 @@ export function readBundleFolder(folder: string, world: number | undefined): Bun
   };
 }
 
+/** Returns what is at a place of a folder; 'nowhere': a link to nothing, or links in a loop. */
+function kindAt(path: string, name: string): 'file' | 'other' | 'nowhere' {
+  try {
+    return statSync(join(path, name)).isFile() ? 'file' : 'other';
+  } catch {
+    return 'nowhere';
+  }
+}
+
+/** A bundle whose files start nothing. */
+function withoutLaunch(launches: readonly Launch[]): Finding {
+  const [file = 'launch.sh'] = launches.map(({ name }) => name);
+  return failed('launch', file, 'no launch file of this bundle starts a training; export the bundle again');
+}
+
 function readFacts(path: string): Pick<BundleFolder, 'facts' | 'findings'> {
   const file = join(path, BUNDLE_FILE);
   if (!existsSync(file)) return { facts: undefined, findings: [] };
   try {
-    const facts: Partial<BundleFileFacts> = JSON.parse(readFileSync(file, 'utf8'));
-    const { machines, gpusPerMachine, config } = facts;
-    if (isWhole(machines, 1) && isWhole(gpusPerMachine, 1) && isRecord(config?.parallel))
-      return { facts: facts as BundleFileFacts, findings: [] };
+    const facts: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    if (isBundleFile(facts)) return { facts, findings: [] };
     const says = 'has no machines, gpusPerMachine and config; export the bundle again';
     return { facts: undefined, findings: [failed('files', BUNDLE_FILE, says)] };
   } catch (error) {
     const says = `is not JSON (${messageOf(error)}); export the bundle again`;
     return { facts: undefined, findings: [failed('syntax', BUNDLE_FILE, says)] };
   }
+}
+
+function isBundleFile(facts: unknown): facts is BundleFileFacts {
+  if (!isRecord(facts) || !isRecord(facts.config) || !isRecord(facts.config.parallel)) return false;
+  const { tp, cp, pp } = facts.config.parallel;
+  return [facts.machines, facts.gpusPerMachine, tp, cp, pp].every((number) => isWhole(number, 1));
 }
 
 function launchOf(path: string, name: string): Launch {

@@ -158,7 +158,7 @@ function textOf(check: Fields): string {
   const numFailed = findings.filter(({ status }) => status === 'failed').length;
   const verdict =
     numFailed === 0
-      ? `passed: nothing that can be checked without the ${world} ranks is wrong`
+      ? `passed${check.dryStart === null ? ', but no step was tried' : ''}: nothing that can be checked without the ${world} ranks is wrong`
       : `failed: ${numFailed} of ${findings.length} checks`;
   return [
     `${check.folder}: ${world} ranks on ${machines} machine${machines === 1 ? '' : 's'}`,

@@ -3,7 +3,14 @@ import { mkdirSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type Bytes, findInstallation, type Seconds, ShardlabError, withTemporaryFolder } from '../../core';
+import {
+  type Bytes,
+  findInstallation,
+  isRecord,
+  type Seconds,
+  ShardlabError,
+  withTemporaryFolder,
+} from '../../core';
 import { torchPython } from '../../torch';
 import type { BundleFolder } from './bundle-folder';
 import { type Finding, failed, notChecked } from './finding';
@@ -41,10 +48,11 @@ export interface PythonOptions {
   readonly note: (finding: Finding) => void;
 }
 
-/** A line of src/python/launch_check. */
+/** A line of src/python/launch_check; the last line has only `isDone`. */
 type Answer = Finding &
   Partial<Pick<DryStart, 'rank' | 'world' | 'seconds' | 'processBytes'>> & {
     readonly step?: Pick<DryStart, 'peakBytes' | 'bytes' | 'collectives'> | null;
+    readonly isDone?: true;
   };
 
 /**
@@ -57,15 +65,13 @@ export async function checkByPython(
 ): Promise<DryStart | undefined> {
   const torch = torchPython(env);
   const script = 'train.py';
+  const hasScript = bundle.names.includes(script);
+  if (!hasScript) note(withoutDryStart(bundle, script));
   if (torch.python === undefined) {
     const says = `there is no Python with PyTorch: ${torch.missing} (shardlab engine torch makes one)`;
-    note(notChecked('dry start', script, says));
+    note(notChecked(hasScript ? 'dry start' : 'parser', hasScript ? script : 'launch files', says));
     return undefined;
   }
-  if (!bundle.names.includes(script))
-    note(
-      notChecked('dry start', script, 'is not here: the program that is launched builds the model itself'),
-    );
   const parent = mkdtempSync(join(tmpdir(), 'shardlab-launch-check-'));
   return withTemporaryFolder(parent, () =>
     watched(
@@ -77,6 +83,17 @@ export async function checkByPython(
         note,
       },
     ),
+  );
+}
+
+/** Says why a folder without a script of its own has no dry start, and what is checked in its place. */
+function withoutDryStart({ facts }: BundleFolder, script: string): Finding {
+  const program = facts === undefined ? 'the program that its launch files start' : facts.to;
+  return notChecked(
+    'dry start',
+    script,
+    `is not here, because ${program} builds and trains the model itself: no step is tried, and only the lines above and below are checked ` +
+      '(files, syntax, launch commands, and the parsers that are installed); start it with few steps on one machine of the cluster first',
   );
 }
 
@@ -98,17 +115,30 @@ async function watched(
   signal?.addEventListener('abort', python.end);
   if (signal?.aborted === true) python.end();
   let dry: DryStart | undefined;
+  let isDone = false;
   try {
-    for await (const { step, finding, ...measured } of python.answers()) {
-      note(finding);
+    for await (const { step, finding, isDone: isLast, ...measured } of python.answers()) {
+      if (isLast) isDone = true;
+      else note(finding);
       if (step) dry = { ...measured, ...step };
     }
-    const reason = await python.failure;
+    const { unstarted, reason } = await python.ended;
     if (signal?.aborted === true)
       throw new ShardlabError('INTERRUPTED', 'launch-check was stopped; the folder is as it was');
     const late = `it did not end within ${timeoutSeconds} s; give more time (--timeout), or look where the script waits`;
-    if (isLate || reason !== undefined)
-      note(failed('dry start', script, isLate ? late : `Python ended early: ${reason}; start it by hand`));
+    if (unstarted !== undefined)
+      note(
+        notChecked(
+          'dry start',
+          script,
+          `the Python ${unstarted} cannot be started (${reason}); correct SHARDLAB_TORCH_PYTHON, or run shardlab engine torch`,
+        ),
+      );
+    else if (isLate) note(failed('dry start', script, late));
+    else if (!isDone)
+      note(
+        failed('dry start', script, `Python ended before all checks were done: ${reason}; start it by hand`),
+      );
     return dry;
   } finally {
     clearTimeout(patience);
@@ -137,33 +167,60 @@ function startPython(
       PYTHONPATH: join(findInstallation(), 'src', 'python'),
       TMPDIR: dirname(request.scratch),
     },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'], // Python ends, and deletes the folder of links, when its input ends: this process has ended then
     detached: true, // so that its processes, such as a script's loaders, end with it
   });
+  let isOver = false;
   const end = (): void => {
-    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    process.kill(-child.pid, 'SIGKILL');
+    if (child.pid === undefined || isOver) return;
+    isOver = child.exitCode !== null || child.signalCode !== null;
+    try {
+      process.kill(-child.pid, 'SIGKILL'); // also what the script has started, after the script has ended
+    } catch (error) {
+      if (!isMissingProcess(error)) throw error;
+    }
   };
   let messages = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     messages = (messages + text).slice(-MOST_CHARACTERS);
   });
   process.once('exit', end);
-  const failure = new Promise<string | undefined>((settle) => {
-    child.once('error', (error) => settle(error.message));
-    child.once('close', (code) => settle(code === 0 ? undefined : lastLine(messages)));
+  child.stdin.on('error', () => undefined); // Python may end first
+  const ended = new Promise<{ readonly unstarted?: string; readonly reason: string }>((settle) => {
+    child.once('error', (error) => settle({ unstarted: python, reason: error.message }));
+    child.once('exit', () => end());
+    child.once('close', (code, signal) => settle({ reason: endText(code, signal, messages) }));
   }).finally(() => process.off('exit', end));
   return {
-    failure,
+    ended,
     end,
     async *answers() {
       for await (const line of createInterface({ input: child.stdout })) {
-        const { step, rank, world, seconds = 0, processBytes = 0, ...finding } = JSON.parse(line) as Answer; // our program writes it
+        const answer = answerIn(line);
+        if (answer === undefined) continue;
+        const { step, rank, world, seconds = 0, processBytes = 0, isDone, ...finding } = answer;
         const place = { rank: rank ?? request.rank, world: world ?? request.world };
-        yield { ...place, seconds, processBytes, step, finding };
+        yield { ...place, seconds, processBytes, step, isDone, finding };
       }
     },
   };
+}
+
+/** Returns what a line of our program says; undefined for other lines, such as those that packages print while Python starts. */
+function answerIn(line: string): Answer | undefined {
+  try {
+    const answer: unknown = JSON.parse(line);
+    return isRecord(answer) && ('check' in answer || 'isDone' in answer)
+      ? (answer as unknown as Answer) // our program writes it
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a process, or all processes of a group, had ended before. */
+function isMissingProcess(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ESRCH';
 }
 
 /** More characters of Python's messages are not stored. */
@@ -193,6 +250,10 @@ function requestOf({ path, names, launches, world, machines }: BundleFolder, ran
   };
 }
 
-function lastLine(text: string): string {
-  return text.trim().split('\n').at(-1) || 'it was ended from outside, perhaps because memory ran out';
+/** Says how Python ended. */
+function endText(code: number | null, signal: NodeJS.Signals | null, messages: string): string {
+  if (signal === 'SIGKILL') return 'it was ended by SIGKILL, perhaps because memory ran out';
+  const how = signal === null ? `it ended with status ${code}` : `it was ended by ${signal}`;
+  const last = messages.trim().split('\n').at(-1);
+  return last ? `${how}, after the message ${JSON.stringify(last.trim())}` : how;
 }

@@ -246,6 +246,9 @@ class WaitingBuffer implements StateBuffer {
       return;
     }
     const held = this.#hold();
+    // A slice without a gradient has none that waits, so that checkpoints do not have one that was applied before.
+    if (this.#engine.hasValues && segments.every(({ length }) => length < this.size))
+      floatsOf(this.#engine, held, this.size).fill(0);
     for (const { grad, offset, length } of segments)
       if (grad !== null) copyElements(this.#engine, grad, { ...held, offset }, length);
     if (factor !== 1) scaleElements(this.#engine, held, factor, this.size);
@@ -257,6 +260,7 @@ class WaitingBuffer implements StateBuffer {
   }
 
   write(offset: number, values: Float32Array): void {
+    this.#present = null;
     floatsOf(this.#engine, { ...this.#hold(), offset }, values.length).set(values);
   }
 

@@ -107,7 +107,7 @@ class Recorder implements Trace {
       this.#body = outer;
       this.#hidden -= hides ? 1 : 0;
     }
-    const outputs = tensorsIn(output).map((tensor) => this.#outputOf(tensor));
+    const outputs = tensorsIn(output).map((tensor) => this.#outputOf(tensor, hides));
     outer.push({ kind: 'call', module: called.path, inputs: ids, outputs, body, line });
     return output;
   }
@@ -227,11 +227,9 @@ class Recorder implements Trace {
     return id;
   }
 
-  /** Returns the id of a tensor that a call returned; the kernels of a layer are not noted. */
-  #outputOf(tensor: tf.Tensor): number {
-    return this.#hidden === 0 && !this.#ids.has(tensor.id)
-      ? this.#add(tensor, { kind: 'result' })
-      : this.#idOf(tensor);
+  /** Returns the id of a tensor that a call returned; the kernels of a layer (`hides`) are not noted. */
+  #outputOf(tensor: tf.Tensor, hides: boolean): number {
+    return hides && !this.#ids.has(tensor.id) ? this.#add(tensor, { kind: 'result' }) : this.#idOf(tensor);
   }
 }
 

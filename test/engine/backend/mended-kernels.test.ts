@@ -99,6 +99,9 @@ const CASES: Readonly<Record<string, () => readonly tf.Tensor[]>> = {
     tf.gather(counted(5), tf.tensor1d([4, 1], 'int32')),
     tf.gather(random(5, 3), tf.tensor1d([2, 1], 'int32'), 1),
     tf.gather(random(2, 3, 4), tf.tensor2d([0, 2, 1, 1], [2, 2], 'int32'), 1, 1),
+    tf.gather(random(6, 5), tf.tensor2d(new Array(30).fill(4), [6, 5], 'int32'), 1, 1),
+    tf.gather(random(2, 3, 4), tf.tensor2d([0, 3, 1, 1], [2, 2], 'int32'), -1, 1),
+    tf.gather(counted(2, 3, 4), tf.tensor3d([0, 2, 1, 1, 3, 0], [2, 3, 1], 'int32'), 2, 2),
   ],
   'sums of segments and the gradient of gather': () => [
     tf.unsortedSegmentSum(random(5, 3), tf.tensor1d([2, 0, 2, 1, 0], 'int32'), 4),

@@ -30,7 +30,7 @@ const tokens = ({ tf, rank }: RankScope, index: number) => ({
 const nextToken = (output: tfjs.Tensor, { y }: Batch, { nn }: RankScope) =>
   nn.functional.crossEntropy(output.reshape([-1, 31]), (y as tfjs.Tensor).flatten());
 
-/** Ten kinds of models, each with what is special about its code. */
+/** Twelve kinds of models, each with what is special about its code. */
 export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
   'an MLP': {
     model: ({ nn }: RankScope) => {
@@ -279,5 +279,73 @@ export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
         .sub(y as tfjs.Tensor)
         .square()
         .mean(),
+  },
+  'names that Python needs for itself': {
+    model: ({ nn, tf }: RankScope) => {
+      class Constant extends nn.Module {
+        forward(_: tfjs.Tensor) {
+          return tf.tensor1d([1, 2, 3, 4, 5, 6, 7]);
+        }
+      }
+      class range extends nn.Module {
+        in = new nn.Linear(7, 7);
+        forward(self: tfjs.Tensor) {
+          return this.in.apply(tf.softmax(self));
+        }
+      }
+      class main extends nn.Module {
+        lambda = new nn.Parameter(tf.ones([5]));
+        __hidden = new nn.Linear(7, 7);
+        self = new range();
+        blocks = new nn.ModuleList([new range(), new range()]);
+        named = new nn.ModuleDict({ 'a "b"': new nn.Linear(7, 5), 权重: new nn.Linear(5, 5) });
+        shift = new Constant();
+        forward(F: tfjs.Tensor) {
+          let constant = this.self.apply(this.__hidden.apply(tf.softmax(F)));
+          for (const block of this.blocks) constant = block.apply(constant.add(this.shift.apply(constant)));
+          for (const key of ['a "b"', '权重']) constant = this.named.get(key)?.apply(constant) ?? constant;
+          return constant.mul(this.lambda.tensor);
+        }
+      }
+      return new main();
+    },
+    data: ({ tf, rank }: RankScope, index: number) => ({
+      x: tf.randomNormal([6, 7], 0, 1, 'float32', 100 * index + rank + 1),
+      y: tf.randomUniform([6], 0, 5, 'int32', 100 * index + rank + 1),
+      '数 "q"': tf.ones([6, 5]),
+      model: tf.randomNormal([6, 5], 0, 1, 'float32', 100 * index + rank + 7),
+      'a b': tf.randomNormal([6, 5], 0, 1, 'float32', 100 * index + rank + 8),
+      a_b: tf.randomNormal([6, 5], 0, 1, 'float32', 100 * index + rank + 9),
+      '1a': tf.ones([6, 5]),
+    }),
+    loss: (output: tfjs.Tensor, batch: Batch, { nn }: RankScope) => {
+      const [q, model, first, second, third] = ['数 "q"', 'model', 'a b', 'a_b', '1a'].map(
+        (key) => batch[key] as tfjs.Tensor,
+      );
+      const moved = output.mul(q ?? 1).add(model ?? 0);
+      const scaled = moved.add((first ?? output).mul(second ?? 1)).mul(third ?? 1);
+      return nn.functional.crossEntropy(scaled, batch.y as tfjs.Tensor);
+    },
+  },
+  'integers, booleans and scalars': {
+    model: ({ nn, tf }: RankScope) => {
+      class Net extends nn.Module {
+        fc = new nn.Linear(7, 5);
+        forward(x: tfjs.Tensor) {
+          const logits = tf.where(
+            tf.tensor1d([true, false, true, true, true], 'bool'),
+            this.fc.apply(x),
+            tf.fill([5], -3),
+          );
+          const whole = tf.cast(x.mul(10), 'int32');
+          const mean = tf.mean(whole, 1, true).add(tf.mean(x.greater(0), 1, true));
+          const product = tf.dot(x.slice([0, 0], [1, 7]).flatten(), x.slice([1, 0], [1, 7]).flatten());
+          return tf.reverse(tf.logSigmoid(logits.add(mean))).add(product);
+        }
+      }
+      return new Net();
+    },
+    data: vectors,
+    loss: classified,
   },
 } as Readonly<Record<string, unknown>> as Readonly<Record<string, OwnTraining>>; // each model has its own types of outputs and batches

@@ -155,3 +155,22 @@ test('run.export names the targets that take models of the user, and savePretrai
   await assert.rejects(run.savePretrained(out), (error: Error) => !error.message.includes('export'));
   await run.dispose();
 });
+
+test("names of torch.nn.Module and ModuleDict are refused, because PyTorch's model cannot have them", async (context) => {
+  for (const [fields, message] of [
+    [
+      'half = new nn.Linear(7, 1); forward(x) { return this.half.apply(x); }',
+      /export: 'half' is also a name of torch\.nn\.Module, so/,
+    ],
+    [
+      "list = new nn.ModuleDict({ keys: new nn.Linear(7, 1) }); forward(x) { return this.list.get('keys').apply(x); }",
+      /export: 'list\.keys' is also a name of torch\.nn\.ModuleDict, so PyTorch's model cannot have it; give it another name/,
+    ],
+  ] as const) {
+    const source = `({ nn }) => { class Net extends nn.Module { ${fields} } return new Net(); }`;
+    const model = Object.assign(() => undefined, { toString: () => source }) as never; // ranks compile the source
+    const run = await job.train({ model, data: data as never, loss: loss as never, steps: 2 });
+    await assert.rejects(run.export({ to: 'torchrun', out: join(testFolder(context), 'bundle') }), message);
+    await run.dispose();
+  }
+});

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { launchCheck } from '../../../src/session/launch-check/launch-check';
@@ -41,6 +41,21 @@ const BROKEN: Readonly<Record<string, readonly [string, (text: string) => string
     (text) => text.replace('--nnodes=2', '--nnodes=1'),
     /✗ launch {5}.*launches 2 ranks, but the bundle was made for 4/,
   ],
+  'a bundle.json without facts': [
+    'bundle.json',
+    () => 'null\n',
+    /✗ files {6}bundle\.json: has no machines, gpusPerMachine and config; export the bundle again/,
+  ],
+  'degrees that are no numbers': [
+    'bundle.json',
+    (text) => text.replace('"tp": 1', '"tp": "x"'),
+    /✗ files {6}bundle\.json: has no machines, gpusPerMachine and config/,
+  ],
+  'an empty launch script': [
+    'launch.sh',
+    () => '',
+    /✗ launch {5}launch\.sh: no launch file of this bundle starts a training; export the bundle again/,
+  ],
   'JSON that is not whole': [
     'bundle.json',
     (text) => text.slice(0, -3),
@@ -60,6 +75,47 @@ for (const [name, [file, change, said]] of Object.entries(BROKEN)) {
     assert.match(String(check), said);
   });
 }
+
+test('a link to nothing fails the check, and is no error of the whole check', async (context) => {
+  const { report } = bundleOf(context, {}, { to: 'torchrun', machines: 2 });
+  symlinkSync('/nowhere', join(report.out, 'vocab.json'));
+  symlinkSync('loop.sh', join(report.out, 'loop.sh'));
+  const check = await launchCheck(report.out, {}, { env: WITHOUT_TORCH });
+  assert.equal(check.passed, false);
+  assert.match(String(check), /✗ files {6}vocab\.json: is a link to nothing; copy the file here/);
+  assert.match(String(check), /✗ files {6}loop\.sh: is a link to nothing/);
+});
+
+test('a Python that cannot be started is named, and one that ends without an answer fails the check', async (context) => {
+  const { report } = bundleOf(context, {}, { to: 'torchrun', machines: 2 });
+  const checkWith = (SHARDLAB_TORCH_PYTHON: string) =>
+    launchCheck(report.out, {}, { env: { ...process.env, SHARDLAB_TORCH_PYTHON } });
+  const none = await checkWith('/nowhere/python');
+  assert.match(
+    String(none),
+    /not checked: the Python \/nowhere\/python cannot be started \(spawn .* ENOENT\)/,
+  );
+  const silent = await checkWith('/bin/true');
+  assert.equal(silent.passed, false);
+  assert.match(
+    String(silent),
+    /✗ dry start {2}train\.py: Python ended before all checks were done: it ended with status 0/,
+  );
+});
+
+test('a bundle of a program that builds the model itself has no dry start, and the check says what it checks', async (context) => {
+  const llama = { kind: 'llama', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 64 } as const;
+  for (const to of ['torchtitan', 'swift'] as const) {
+    const { report } = bundleOf(context, { model: llama }, { to });
+    const text = String(await launchCheck(report.out, {}, { env: WITHOUT_TORCH }));
+    const says = `not checked: is not here, because ${to} builds and trains the model itself: no step is tried, and only`;
+    assert.ok(text.includes(says), text);
+    assert.match(
+      text,
+      /passed, but no step was tried: nothing that can be checked without the 2 ranks is wrong/,
+    );
+  }
+});
 
 test('the command answers with status 0, 1 for a fault, and 2 for a folder that is not there', async (context) => {
   const { report } = bundleOf(context, {}, { to: 'torchrun' });

@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { type LaunchCheckOptions, launchCheck } from '../../../src/session/launch-check/launch-check';
 import { bundleOf, testFolder } from '../../programs/export/export-fixture';
+import { repositoryRoot } from '../../support/paths';
 
 const python = process.env.SHARDLAB_TORCH_PYTHON ?? '';
 const skip = python === '' && 'SHARDLAB_TORCH_PYTHON names no Python with PyTorch';
+
+const CLI = join(repositoryRoot(), 'build', 'src', 'cli', 'main.js');
 
 /** Bytes of the optimizer's states of each rank: two moments of the parameters that it updates, and a counter per parameter. */
 const ADAM_BYTES = 8;
@@ -89,6 +94,16 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     change: () => null,
     says: /✗ dry start {2}train\.py:\d+: there is no file model\.safetensors; copy it into the bundle/,
   },
+  'a script that ends its process': {
+    file: 'train.py',
+    change: (text) => `import os\nos._exit(0)\n${text}`,
+    says: /✗ dry start {2}train\.py: Python ended before all checks were done: it ended with status 0/,
+  },
+  'weights without a header': {
+    file: 'model.safetensors',
+    change: () => '\x04\0\0\0\0\0\0\0{{{{',
+    says: /✗ dry start {2}train\.py:\d+: ValueError: model\.safetensors has no header of safetensors: .*; export it again/,
+  },
   'a start that takes too long': {
     file: 'train.py',
     change: (text) => `import time\ntime.sleep(600)\n${text}`,
@@ -112,3 +127,67 @@ for (const [name, { to = 'torchrun', config = {}, file, change, options, says }]
     assert.doesNotMatch(String(check), /Traceback/);
   });
 }
+
+test('a script that writes into its own folder changes nothing in the bundle, and what it starts ends with it', {
+  skip,
+}, async (context) => {
+  const { report } = bundleOf(context, { data: 'synthetic' }, { to: 'torchrun' });
+  const path = join(report.out, 'train.py');
+  const pidFile = join(testFolder(context), 'pid');
+  const lines = [
+    'import os, subprocess',
+    "open('REPORT.md', 'a').write('more'); open('README.md', 'w').write('less'); open('new.txt', 'w').write('new')",
+    "open(os.path.join('data', 'cache'), 'w').write('new')",
+    `open(${JSON.stringify(pidFile)}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid))`,
+  ];
+  mkdirSync(join(report.out, 'data'), { recursive: true });
+  writeFileSync(path, `${lines.join('\n')}\n${readFileSync(path, 'utf8')}`);
+  const contents = () =>
+    readdirSync(report.out, { recursive: true, encoding: 'utf8' }).map((name) => {
+      const file = join(report.out, name);
+      return [name, statSync(file).isFile() ? readFileSync(file).toString('base64') : ''];
+    });
+  const before = contents();
+  const check = await launchCheck(report.out);
+  assert.equal(check.passed, true, String(check));
+  assert.deepEqual(contents(), before);
+  await ended(Number(readFileSync(pidFile, 'utf8')));
+});
+
+/** Waits for the end of a process, for at most ten seconds. */
+async function ended(pid: number): Promise<void> {
+  for (let i = 0; i < 100; i++) {
+    if (!isAlive(pid)) return;
+    await setTimeout(100);
+  }
+  assert.fail(`process ${pid} still runs`);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8')); // a container may collect no zombies
+}
+
+test('Python ends, and its folder is deleted, if the process that checks is killed', {
+  skip,
+}, async (context) => {
+  const { report } = bundleOf(context, { data: 'synthetic' }, { to: 'torchrun' });
+  const path = join(report.out, 'train.py');
+  const temporary = testFolder(context);
+  const pidFile = join(testFolder(context), 'pid');
+  const wait = `import os, time\nopen(${JSON.stringify(pidFile)}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n`;
+  writeFileSync(path, `${wait}${readFileSync(path, 'utf8')}`);
+  const cli = spawn(process.execPath, [CLI, 'launch-check', report.out], {
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: 'ignore',
+  });
+  context.after(() => cli.kill('SIGKILL'));
+  for (let i = 0; i < 300 && !existsSync(pidFile); i++) await setTimeout(100);
+  cli.kill('SIGKILL');
+  await ended(Number(readFileSync(pidFile, 'utf8')));
+  assert.deepEqual(readdirSync(temporary), []);
+});

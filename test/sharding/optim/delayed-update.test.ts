@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import { type OptimizerConfig, optimizerSchema } from '../../../src/config/settings/optimizer';
 import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
-import { Parameter } from '../../../src/nn/parameter';
+import { Parameter, type StateBuffer } from '../../../src/nn/parameter';
 import { createOptimizer } from '../../../src/sharding/optim/create-optimizer';
 import type { Optimizer } from '../../../src/sharding/optim/optimizer';
 import { normals, valuesOf } from '../../support/close';
@@ -74,6 +74,49 @@ test('a step without gradients applies the waiting gradients, and then none wait
   assert.deepEqual(step(delayed, null), after);
   dispose(plain);
   dispose(delayed);
+});
+
+/** A buffer of two parameters, as a unit has one for all its parameters. */
+function joined(a: Parameter, b: Parameter): StateBuffer {
+  const segmentsOfB = () => b.state.segments().map((part) => ({ ...part, offset: part.offset + SIZE }));
+  return {
+    ...{ name: 'both', module: '', size: 2 * SIZE, shardGroup: null, isLocal: false },
+    slices: [a, b].map((parameter, i) => ({ parameter, offset: i * SIZE, length: SIZE, start: 0 })),
+    segments: () => [...a.state.segments(), ...segmentsOfB()],
+    zeroGrad: () => void [a, b].map(({ state }) => state.zeroGrad()),
+    updated: () => void [a, b].map(({ state }) => state.updated()),
+    dispose: () => undefined,
+  };
+}
+
+test('a parameter without a gradient has none that waits, although another of its buffer has one', () => {
+  const [a, b] = [1, 2].map(() => new Parameter(tf.tensor1d(normals(SIZE, 'start')))) as [
+    Parameter,
+    Parameter,
+  ];
+  const buffer = joined(a, b);
+  const settings = optimizerSchema.parse({ kind: 'sgd', delayedUpdate: true });
+  const optimizer = createOptimizer(engine, { states: () => [buffer] }, settings, OFFLOAD);
+  const stepped = (...seeds: readonly (string | null)[]): void => {
+    for (const [i, parameter] of [a, b].entries()) {
+      const seed = seeds[i] ?? null;
+      if (seed !== null) parameter.grad = tf.tensor1d(normals(SIZE, seed));
+    }
+    optimizer.step();
+    optimizer.zeroGrad();
+  };
+  stepped('a', 'b');
+  stepped('c', null);
+  const waiting = optimizer.readState(buffer, 'pending_grad');
+  assert.deepEqual(waiting.subarray(0, SIZE), Float32Array.from(normals(SIZE, 'c')));
+  assert.deepEqual(waiting.subarray(SIZE), new Float32Array(SIZE), 'the gradient of b was applied before');
+  // A gradient that is written counts, whatever had one before.
+  optimizer.writeState(buffer, 'pending_grad', SIZE, Float32Array.from(normals(SIZE, 'd')));
+  const before = valuesOf(b.tensor);
+  stepped(null, null);
+  assert.notDeepEqual(valuesOf(b.tensor), before);
+  optimizer.dispose();
+  for (const parameter of [a, b]) parameter.tensor.dispose();
 });
 
 test('waiting gradients are a state: written into another optimizer, they continue to the bit', () => {

@@ -1,4 +1,5 @@
 import type * as tf from '../../../core/tf';
+import { backend_util } from '../../../core/tf';
 import {
   aliasOf,
   type Kernel,
@@ -84,10 +85,14 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns the kernel GatherV2: it copies whole rows along the first axis; tfjs's kernel handles other cases. */
+/**
+ * Returns the kernel GatherV2: it copies whole rows along the first axis, and with batchDims rows of each batch, for which tfjs's
+ * kernel reads outside of the heap; tfjs's kernel handles other cases.
+ */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
     const [input, ids] = [present(x), present(indices)];
+    if (attrs.batchDims && ids.dtype === 'int32') return gatherInBatches(context, input, ids, attrs);
     const [rows = 0] = input.shape;
     const width = rows === 0 ? 0 : sizeOf(input.shape) / rows;
     const isByRows =
@@ -100,6 +105,42 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
     context.kernels.takeRows(at(input), at(ids), at(out), sizeOf(ids.shape), rows, width);
     return out;
   };
+}
+
+/** Returns out[b, o, i, :] = x[b, o, indices[b, i], :], where b are the dims that x and the indices have in common. */
+function gatherInBatches(
+  context: WasmContext,
+  input: tf.TensorInfo,
+  ids: tf.TensorInfo,
+  attrs: Parameters<Kernel>[1],
+): tf.TensorInfo {
+  const axis = Number(attrs.axis) < 0 ? Number(attrs.axis) + input.shape.length : Number(attrs.axis);
+  // tfjs's function reads only the shapes.
+  const { batchSize, outerSize, dimSize, sliceSize, outputShape } =
+    backend_util.segment_util.collectGatherOpShapeInfo(
+      input as tf.Tensor,
+      ids as tf.Tensor,
+      axis,
+      Number(attrs.batchDims),
+    );
+  const out = context.backend.makeOutput(outputShape, input.dtype);
+  if (!context.hasValues || sizeOf(outputShape) === 0) return out;
+  const [to, from, at] = [out, input, ids].map((info) => context.backend.typedArrayFromHeap(info)) as [
+    Float32Array,
+    Float32Array,
+    Int32Array,
+  ]; // values are only copied, and indices are int32
+  const perBatch = at.length / batchSize;
+  for (let b = 0, next = 0; b < batchSize; b++) {
+    for (let o = 0; o < outerSize; o++) {
+      const first = (b * outerSize + o) * dimSize;
+      for (let i = 0; i < perBatch; i++, next += sliceSize) {
+        const row = (first + (at[b * perBatch + i] ?? 0)) * sliceSize;
+        to.set(from.subarray(row, row + sliceSize), next);
+      }
+    }
+  }
+  return out;
 }
 
 /** Returns the kernel OneHot: out[i, indices[i]] = onValue; other elements are offValue. */
