@@ -150,7 +150,7 @@ function sourceOf(
   const shape = modelShape(config);
   if (shape.kind !== 'dit') return mapped(createBatches(config, { world, prepared }), ofTokens);
   const encodes = config.textEncoder !== null;
-  return mapped(videosOf({ config, shape, world }), (videos) => ofVideos(shape, videos, encodes));
+  return mapped(videosOf({ config, shape, world, prepared }), (videos) => ofVideos(shape, videos, encodes));
 }
 
 /** Converts all batches of a source. */

@@ -31,7 +31,10 @@ export function taskOf(context: ReferenceContext, model: Module, config: TrainCo
   if (shape.kind === 'own') throw functionsMissing('model');
   if (shape.kind === 'python') throw pythonRefused(shape);
   if (isVideoModel(shape))
-    return flowMatchingTask(context, model, { config, shape, world: 'world' in data ? data.world : 1 });
+    return flowMatchingTask(context, model, {
+      ...{ config, shape },
+      ...('world' in data ? { world: data.world, prepared: data.prepared } : { world: 1 }),
+    });
   if (isLanguageModel(shape)) {
     const batches = 'batch' in data ? data : createBatches(config, data);
     const { dpo } = config;

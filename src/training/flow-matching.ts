@@ -1,4 +1,5 @@
-import { positionsOf } from '../config';
+import { ownData, positionsOf } from '../config';
+import { ShardlabError } from '../core';
 import * as tf from '../core/tf';
 import type { Engine } from '../engine';
 import { floatsOf, type Module, VideoModel } from '../nn';
@@ -25,11 +26,16 @@ export function flowMatchingTask(
   model: Module,
   settings: VideoSettings,
 ): Task<VideoBatch> {
-  const { config, shape } = settings;
+  const { config, shape, prepared } = settings;
   const { textEncoder } = config;
   const encoder = textEncoder === null ? null : new FrozenTextEncoder({ ...config, textEncoder }, context);
   const parts = { engine: context.engine, shape, encoder };
+  // A dry run has shapes only, so it reads no files.
+  if (ownData(config.data) !== null && prepared === undefined && context.engine.hasValues)
+    throw new ShardlabError('INTERNAL', 'the videos were not prepared');
   const source = videosOf(settings);
+  const own = prepared?.kind === 'videos' ? prepared : undefined;
+  const canDraw = own !== undefined || config.data === 'moving-shapes';
   const { validation } = source;
   return {
     model,
@@ -48,7 +54,7 @@ export function flowMatchingTask(
       seen?.(output, { inputs, y: velocity });
       return tf.mean(tf.square(tf.sub(output, velocity)));
     },
-    videos: config.data === 'moving-shapes' ? { ...parts, model, config } : undefined,
+    videos: canDraw ? { ...parts, model, config, own } : undefined,
     dispose: () => encoder?.dispose(),
   };
 }

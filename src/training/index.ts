@@ -38,12 +38,15 @@ export type {
 } from './data/batch';
 export { createBatches, createOwnBatches } from './data/batches';
 export { findFiles } from './data/files/find-files';
+export { listOfVideos } from './data/files/video-list';
 export type { LatentBatch } from './data/latents';
 export { openData } from './data/open-data';
 export { prepareData } from './data/prepare/prepare-data';
+export { promptCodecOf } from './data/prepare/prompt-codec';
 export { type TextCodec, textCodecOf, tokenizerFiles } from './data/prepare/tokenizer';
-export type { PreparedData } from './data/prepared';
+export type { DataToPrepare, PreparedData } from './data/prepared';
 export { inputParts, velocityPart, videosOf } from './data/video-batches';
+export { videoSize } from './data/video-coder';
 export type { EvaluationResult, Metrics } from './evaluation';
 export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './kernel-profile';
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';
@@ -65,4 +68,4 @@ export { type StoredTrace, traceAndStore, type WantedBatches } from './tracing/w
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';
-export type { SampledVideos, VideoSampling } from './video-sampling';
+export type { Captions, SampledVideos, VideoSampling } from './video-sampling';

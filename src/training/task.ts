@@ -3,6 +3,7 @@ import type * as tf from '../core/tf';
 import type { Engine } from '../engine';
 import type { Module } from '../nn';
 import type { UncountedBatches, ValidationBatches } from './data/batch';
+import type { PreparedVideos } from './data/prepared';
 import type { FrozenTextEncoder } from './text-encoder';
 
 /** The tensors of one microbatch; the caller disposes them. */
@@ -84,7 +85,7 @@ export interface StagedTask<B extends TensorBatch = TensorBatch> {
 /** A function that gets the model's output, and the batch in the form in which a user's function gets it. */
 export type OutputSeen = (output: unknown, batch: unknown) => void;
 
-/** The parts of a task on moving shapes that sampling of videos needs. */
+/** The parts of a task on videos with captions that sampling of videos needs. */
 export interface VideoParts {
   readonly engine: Engine;
   readonly model: Module;
@@ -92,4 +93,6 @@ export interface VideoParts {
   readonly shape: DitConfig;
   /** The encoder of captions; null if words are fixed vectors. */
   readonly encoder: FrozenTextEncoder | null;
+  /** The user's own videos; undefined for moving shapes. */
+  readonly own: PreparedVideos | undefined;
 }

@@ -34,7 +34,7 @@ import { Stopwatch, stepSpansOf } from './stopwatch';
 import { listOfRewards, type Rewards, rewardsIn, sumOfRewards, type Task, type TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
-import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
+import { type Captions, type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(trainerOptions: TrainerOptions): Trainer {
@@ -187,7 +187,7 @@ export class Trainer {
 
   /** Samples a video for each caption; every rank calls this. Throws: CONFIG if the model makes no videos or for an unknown caption. */
   async sampleVideos(
-    captions: readonly string[],
+    captions: Captions,
     how: VideoSampling,
     progress: ReportProgress,
   ): Promise<SampledVideos> {

@@ -1,5 +1,6 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { toPng } from '../../src/figures/static/png';
 import { testData } from '../support/paths';
 import { readSafetensors } from '../support/safetensors';
 import { allBlocks } from './blocks';
@@ -66,6 +67,20 @@ export function writeTexts(folder: string, ...names: readonly string[]): void {
 export function writeChats(folder: string, ...names: readonly string[]): void {
   const records = '{"query": "To be?", "response": "Or not to be."}\n'.repeat(40);
   for (const name of names) writeFileSync(join(folder, name), records);
+}
+
+/** Writes the folder `videos`: four videos as folders of frames, and their list. */
+export function writeVideos(folder: string): void {
+  const rows = ['red', 'green', 'blue', 'white'].map((color) => {
+    mkdirSync(join(folder, 'videos', color), { recursive: true });
+    for (let frame = 0; frame < 4; frame++) {
+      const ball = `<circle cx="${8 + 5 * frame}" cy="10" r="6" fill="${color}"/>`;
+      const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="32" height="20"><rect width="32" height="20"/>${ball}</svg>`;
+      writeFileSync(join(folder, 'videos', color, `${frame}.png`), toPng(svg));
+    }
+    return `${color},a ${color} ball rolls`;
+  });
+  writeFileSync(join(folder, 'videos', 'metadata.csv'), ['video,prompt', ...rows].join('\n'));
 }
 
 /** Writes 40 pairs of answers. */

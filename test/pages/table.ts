@@ -11,6 +11,7 @@ import {
   writePairs,
   writeSettings,
   writeTexts,
+  writeVideos,
 } from './files';
 
 /** What a reader has before the blocks of a page run. */
@@ -106,6 +107,7 @@ const optimizer = optim.adamW(DDP(model));`,
   'docs/how-to/lora.md': { files: writeLlama },
   'docs/how-to/own-loop.md': { before: { 'const model = nn.gpt': [JOB] } },
   'docs/how-to/own-model.md': { files: (folder) => writeTexts(folder, 'my.txt') },
+  'docs/how-to/own-videos.md': { files: writeVideos },
   'docs/how-to/read-settings.md': { files: writeSettings },
   'docs/how-to/dpo.md': {
     files: (folder) => {

@@ -5,7 +5,7 @@ import { type ConfigIssue, type Setting, schemaOf } from '../setting';
 import { type ModelSetting, modelShape } from './model';
 
 /** Formats of files of data. */
-export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images'] as const;
+export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images', 'videos'] as const;
 
 /** Ways to treat conversations that do not fit into a row. Source: ms-swift's truncation_strategy. */
 const TRUNCATIONS = ['delete', 'right', 'left'] as const;
@@ -92,7 +92,7 @@ export const DATA = {
     schema: z.enum(DATA_FORMATS).optional(),
     says:
       "format of the files. By default, the ending of a file's name decides. '.jsonl', '.ndjson' and '.json' have one JSON object per line; '.csv' and " +
-      "'.tsv' have a header; '.parquet' has columns; '.png', '.jpg' and '.jpeg' are images; all other files are text",
+      "'.tsv' have a header; '.parquet' has columns; '.png', '.jpg' and '.jpeg' are images; '.mp4' and its like are videos; all other files are text",
   },
   tokenizer: {
     schema: path.optional(),
@@ -109,13 +109,13 @@ export const DATA = {
   },
   text: {
     schema: z.string().min(1).default('text'),
-    says: 'column that has the text, in JSONL, CSV and Parquet files',
+    says: "column that has the text, in JSONL, CSV and Parquet files. With a dit, the default is 'prompt'",
     form: "the name of a column, such as 'content'",
     names: { transformers: 'text_column_name' },
   },
   x: {
     schema: z.union([columns, arraySchema]).optional(),
-    says: 'inputs of rows: a column, a list of columns, or an array of all rows',
+    says: "inputs of rows: a column, a list of columns, or an array of all rows. With a dit: the column of videos' paths, by default 'video'",
     form: "'pixels', ['age', 'height'], or { values: new Float32Array(700), shape: [100, 7] }",
   },
   y: {
@@ -195,10 +195,8 @@ interface Read {
 
 /** Returns why the data has no effect with the model; null if it has an effect. */
 export function withoutUseOfData(config: Read): string | null {
-  const { data } = config;
-  if (!isVideoModel(modelShape(config)) || (ownData(data) === null && data !== 'typescript')) return null;
-  const given = typeof config.data === 'string' ? config.data : 'own data';
-  return `${given} has no effect with a dit, which trains on videos; write 'moving-shapes' or 'synthetic'`;
+  if (!isVideoModel(modelShape(config)) || config.data !== 'typescript') return null;
+  return "typescript has no effect with a dit, which trains on videos; write 'moving-shapes', 'synthetic' or a folder of videos";
 }
 
 /** Finds settings of the data that contradict each other or the model. */
@@ -213,6 +211,9 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   const given = [files, instructions, preferences, tokens, isArray(x) ? x : undefined].filter(
     (one) => one !== undefined,
   ).length;
+  const shape = modelShape(config);
+  const notOfVideos = isVideoModel(shape) ? withVideos(data) : null;
+  if (notOfVideos !== null) return issue(notOfVideos.message, notOfVideos.key);
   if (given !== 1) {
     const found = given === 0 ? 'names no data' : 'names data twice';
     return issue(
@@ -229,7 +230,6 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   if (typeof eosToken === 'string' && tokenizer === undefined) {
     return issue(`${eosToken} is a token of a tokenizer; give tokenizer: './tokenizer.json' too`, 'eosToken');
   }
-  const shape = modelShape(config);
   if (shape.kind === 'own') return [];
   if (data.seq !== undefined && 'seq' in shape && data.seq !== shape.seq) {
     return issue(`${data.seq} differs from model.seq ${shape.seq}; leave it out`, 'seq');
@@ -239,6 +239,22 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
     `is for other models: a ${kind} trains on text; leave it out, or train a model of your own`,
     x === undefined ? 'format' : 'x',
   );
+}
+
+/** Finds a setting that videos do not have. */
+function withVideos({ path: files, x, text: _, ...data }: OwnData): WrongKey | null {
+  const { tokens, y, size: pixels, seq, instructions, preferences } = data;
+  const format = data.format === 'videos' ? undefined : data.format;
+  const others = { tokens, y, size: pixels, seq, instructions, preferences, format };
+  const key = (Object.keys(others) as (keyof typeof others)[]).find((one) => others[one] !== undefined);
+  if (key !== undefined)
+    return {
+      key,
+      message:
+        'has no effect with a dit, whose sizes decide how videos are cut; give path: the folder of videos with a metadata.csv',
+    };
+  if (x === undefined || typeof x === 'string') return null;
+  return { key: 'x', message: "must be the name of one column with a dit: the column of the videos' paths" };
 }
 
 interface WrongKey {

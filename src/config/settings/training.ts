@@ -11,7 +11,7 @@ import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
 import { SCHEDULE } from './schedule';
-import { MOVING_SHAPES, movingShapesConflicts, TEXT_ENCODER } from './videos';
+import { MOVING_SHAPES, TEXT_ENCODER, videoConflicts } from './videos';
 
 /** The part of a config that the rules below read. */
 export interface Read {
@@ -93,13 +93,10 @@ export const SETTINGS = {
     schema: dataSchema.default('typescript'),
     says:
       "'typescript': source code as bytes; 'synthetic': token ids by a formula; 'moving-shapes': videos with captions, for a dit; the path of your own file or folder of text, JSONL, CSV, " +
-      'Parquet or images; an object with the keys below; or, in `job.train`, a function `(scope, index) => batch`',
+      'Parquet or images, or, for a dit, of a folder of videos with a metadata.csv; an object with the keys below; or, in `job.train`, a function `(scope, index) => batch`',
     form: "'./my.txt', or { path: './texts', tokenizer: './tokenizer.json', validation: 0.1 }",
     idle: withoutUseOfData,
-    conflict: (config: Read): readonly ConfigIssue[] => [
-      ...dataConflicts(config),
-      ...movingShapesConflicts(config),
-    ],
+    conflict: (config: Read): readonly ConfigIssue[] => [...dataConflicts(config), ...videoConflicts(config)],
     changes: 'loss',
     planned: { ignored: 'batches have the same shape with any data', but: plannedData },
     parts: DATA,

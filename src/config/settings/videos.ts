@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { isVideoModel } from '../families/families';
 import { type DitConfig, size, type T5Config, t5Schema } from '../families/kinds';
 import { type ConfigIssue, type Setting, schemaOf } from '../setting';
-import type { DataSetting } from './data';
+import { type DataSetting, ownData } from './data';
 import { type ModelSetting, modelShape } from './model';
 
 /** The part of a config that the rules below read. */
@@ -93,9 +93,7 @@ function encoderConflicts({ model, data, textEncoder }: Read): readonly ConfigIs
   const dit = modelShape({ model });
   if (!isVideoModel(dit)) return issue(`is for a dit, but model.kind is '${dit.kind}'; leave it out`);
   if (data === 'function')
-    return issue(
-      "encodes the captions of 'moving-shapes' or 'synthetic', but data is a function; leave one of them out",
-    );
+    return issue('encodes the captions of videos, but data is a function; leave one of them out');
   const { dim, seq, vocab } = encoderShape(textEncoder);
   if (dim !== dit.textDim)
     return issue(`has outputs of width ${dim}, but model.textDim is ${dit.textDim}; make them equal`);
@@ -112,28 +110,30 @@ export const MIN_VOCAB = 17;
 /** The number of words of the longest caption: 'a red circle moves down right'. */
 export const CAPTION_LENGTH = 6;
 
-/** Finds what keeps a dit from training on moving shapes. */
-export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'data'>): readonly ConfigIssue[] {
-  if (data !== 'moving-shapes') return [];
+/** Finds what keeps a dit from training on moving shapes or on videos of the user. */
+export function videoConflicts({ model, data }: Pick<Read, 'model' | 'data'>): readonly ConfigIssue[] {
+  const isOwn = ownData(data) !== null;
+  if (data !== 'moving-shapes' && !(isOwn && isVideoModel(modelShape({ model })))) return [];
   const shape = modelShape({ model });
   const issue = (message: string): ConfigIssue[] => [{ path: ['data'], message }];
   if (!isVideoModel(shape))
     return issue(`'moving-shapes' are videos for a dit, but model.kind is '${shape.kind}'; use other data`);
   const { outChannels, inChannels, textLen } = shape;
+  const name = isOwn ? 'a folder of videos' : "'moving-shapes'";
   if (coderPatch(outChannels) === null) {
     return issue(
-      `'moving-shapes' needs model.outChannels of 3·t·s², because a fixed coder makes a position's channels from t x s x s pixels of 3 ` +
+      `${name} needs model.outChannels of 3·t·s², because a fixed coder makes a position's channels from t x s x s pixels of 3 ` +
         `colours, but model.outChannels is ${outChannels}; use 12, 24, 48 or 96`,
     );
   }
   const extra = inChannels - outChannels;
   if (extra !== 0 && extra < outChannels) {
     return issue(
-      `'moving-shapes' gives an image as ${outChannels} channels and a mask, but inChannels ${inChannels} leaves ${extra} for both; ` +
+      `${name} gives an image as ${outChannels} channels and a mask, but inChannels ${inChannels} leaves ${extra} for both; ` +
         `use ${outChannels}, or at least ${2 * outChannels + 1}`,
     );
   }
-  return textLen >= CAPTION_LENGTH
+  return isOwn || textLen >= CAPTION_LENGTH
     ? []
     : issue(
         `'moving-shapes' has captions of up to ${CAPTION_LENGTH} words, but model.textLen is ${textLen}; give at least ${CAPTION_LENGTH}`,

@@ -157,6 +157,8 @@ export type RankWork =
       readonly kind: 'sampleVideo';
       readonly run: number;
       readonly captions: readonly string[];
+      /** The captions' token ids; null for moving shapes, whose captions have words of their own. */
+      readonly tokens: readonly (readonly number[])[] | null;
     } & VideoSampling)
   | { readonly kind: 'disposeRun'; readonly run: number }
   | PythonWork

@@ -1,5 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
-import type { EvaluationResult, SampledVideos, Sampling, Trainer, VideoSampling } from '../../training';
+import type {
+  Captions,
+  EvaluationResult,
+  SampledVideos,
+  Sampling,
+  Trainer,
+  VideoSampling,
+} from '../../training';
 import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;
@@ -25,10 +32,10 @@ export function sampleTokens(
 /** Returns the videos that a run's model makes for captions. */
 export function sampleVideosOf(
   trainer: Trainer,
-  { captions, ...how }: VideoSampling & { readonly captions: readonly string[] },
+  { captions, tokens, ...how }: VideoSampling & Captions,
   report: Report,
 ): Promise<SampledVideos> {
-  return trainer.sampleVideos(captions, how, reporting(report));
+  return trainer.sampleVideos({ captions, tokens }, how, reporting(report));
 }
 
 /** Reports progress, then lets this thread handle messages. */

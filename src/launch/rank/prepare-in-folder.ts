@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { withProgress } from '../../cell';
-import type { OwnData } from '../../config';
-import { type PreparedData, prepareData } from '../../training';
+import { type DataToPrepare, type PreparedData, prepareData } from '../../training';
 
 /** The folder that the data come from, and the folder in which the data are prepared. */
 export interface DataFolders {
@@ -14,7 +13,7 @@ export interface DataFolders {
 
 /** Prepares data in files of the job's folder, and shows the progress. Throws: CONFIG, IO. [Note: prepared data] */
 export async function prepareInFolder(
-  data: OwnData,
+  data: DataToPrepare,
   seed: number,
   { baseDir, folder }: DataFolders,
 ): Promise<PreparedData> {

@@ -20,7 +20,7 @@ import { number, whole, wholeOf, yesOf } from '../rows/values';
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
 
 const FILES =
-  "videos in files are not read here; with data: 'moving-shapes' or 'synthetic', each rank makes its batches";
+  "the folder is not read with the settings; data: './folder' trains a small dit on it, and with 'moving-shapes' or 'synthetic', each rank makes its batches";
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 
 /** Returns the line that converts a pickle of weights. */

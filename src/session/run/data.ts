@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import {
   isNames,
   isVideoModel,
   modelShape,
-  type OwnData,
   ownData,
   parseTrainConfig,
   type TrainConfig,
@@ -15,11 +15,16 @@ import { type DataFolders, prepareInFolder } from '../../launch';
 import {
   createBatches,
   createOwnBatches,
+  type DataToPrepare,
   findFiles,
+  listOfVideos,
   type PreparedData,
+  promptCodecOf,
   type TextCodec,
   textCodecOf,
   tokenizerFiles,
+  videoSize,
+  videosOf,
 } from '../../training';
 
 /** The numbers of training rows, validation rows, and training examples. */
@@ -45,12 +50,11 @@ export class JobData {
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = this.#dataOf(config);
-    // A dit trains on random numbers, not on the user's data; a warning says so.
     const shape = modelShape(config);
-    if (data === null || isVideoModel(shape)) return undefined;
+    if (data === null) return undefined;
     const prepared = await this.#once(data, config.seed);
-    const create = shape.kind === 'own' ? createOwnBatches : createBatches;
-    create(config, { world, prepared });
+    if (isVideoModel(shape)) videosOf({ config, shape, world, prepared });
+    else (shape.kind === 'own' ? createOwnBatches : createBatches)(config, { world, prepared });
     return prepared;
   }
 
@@ -71,12 +75,29 @@ export class JobData {
     return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
   }
 
+  /**
+   * Returns the token ids of texts, as a run on the user's videos has them; null for built-in videos. Throws: CONFIG for a word that no
+   * text of the data has.
+   */
+  async promptTokens(
+    config: TrainConfig,
+    prepared: PreparedData | undefined,
+    texts: readonly string[],
+  ): Promise<readonly (readonly number[])[] | null> {
+    const data = this.#dataOf(config);
+    if (prepared?.kind !== 'videos' || data === null) return null;
+    const codec = await promptCodecOf(data, this.#options.baseDir, prepared.words ?? []);
+    return texts.map((text) => codec.encode(text, prepared.textLen).ids);
+  }
+
   /** Returns a config's own data. If the data have no setting `tokenizer`, it becomes the tokenizer in the model's folder. */
-  #dataOf(config: TrainConfig): OwnData | null {
+  #dataOf(config: TrainConfig): DataToPrepare | null {
     const data = ownData(config.data);
     if (data === null) return null;
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
+    if (isVideoModel(shape))
+      return { ...own, videos: { size: videoSize(shape, 'data'), textLen: shape.textLen } };
     // A row of a conversation has as many tokens as the model's sequence.
     return (data.instructions ?? data.preferences) === undefined || !('seq' in shape)
       ? own
@@ -91,7 +112,7 @@ export class JobData {
     return file !== undefined && existsSync(file) ? from : undefined;
   }
 
-  async #once(data: OwnData, seed: number): Promise<PreparedData> {
+  async #once(data: DataToPrepare, seed: number): Promise<PreparedData> {
     const key = this.#keyOf(data, seed);
     const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options);
     this.#prepared.set(key, preparing);
@@ -108,13 +129,17 @@ export class JobData {
    * Returns a key that identifies settings and the state of their files. Data that are arrays get a new key in each
    * call, because the user may have changed an array's values.
    */
-  #keyOf(data: OwnData, seed: number): string {
+  #keyOf(data: DataToPrepare, seed: number): string {
     const { format, validation, tokenizer } = data;
     const path = data.instructions ?? data.preferences ?? data.path;
     if (path === undefined) return randomUUID();
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();
-    const { files } = findFiles({ paths, format, baseDir });
+    const { files } = findFiles(
+      data.videos === undefined
+        ? { paths, format, baseDir }
+        : { paths: paths.map((one) => dirname(listOfVideos(one, baseDir))), format: 'text', baseDir },
+    );
     const tokenizers = tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir);
     const states = [...files, ...tokenizers].map((file) => {
       const stats = statIfThere(file);

@@ -123,7 +123,7 @@ export class Run extends StepFigures {
     const history = new RunHistory({ config, world }, file, warnOnStderr);
     const parts = { ...options, data, calls, history };
     const training = new RunTraining(parts);
-    const notes = data?.kind === 'instructions' ? data.notes : [];
+    const notes = data !== undefined && 'notes' in data ? data.notes : [];
     warn([...configWarnings(options.config, config, world), ...warnings, ...notes]);
     requireModelRoom(config, world);
     const group = await groups.of(world);
@@ -338,7 +338,7 @@ export class Run extends StepFigures {
   }
 
   /**
-   * Draws a video for each caption with a dit that trains on 'moving-shapes'. Euler steps begin at noise; each step uses the
+   * Draws a video for each caption with a dit that trains on 'moving-shapes' or on videos of your own. Euler steps begin at noise; each step uses the
    * expert of its timestep. A fixed coder turns the result into pixels. Throws: CONFIG for other models and captions.
    * @example
    * const videos = await job.train({ model: 'wan-tiny', data: 'moving-shapes' });

@@ -4,6 +4,7 @@ import { ConfigError } from '../../core';
 import { type VideoSheet, videoSheet } from '../../figures';
 import type { SampledVideos, VideoSampling } from '../../training';
 import type { RunParts } from './calls';
+import type { JobData } from './data';
 
 /** Options that say how `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
 export type SampleVideoOptions = Partial<VideoSampling>;
@@ -16,7 +17,7 @@ const OPTIONS = {
 
 /** Samples videos from a run; `Run.sampleVideo` says how. */
 export async function sampleVideo(
-  { number: run, calls, history }: RunParts,
+  { number: run, calls, history, data, jobData }: RunParts & { readonly jobData: JobData },
   captions: string | readonly string[],
   options: SampleVideoOptions,
 ): Promise<VideoSheet> {
@@ -25,7 +26,9 @@ export async function sampleVideo(
   if (!Array.isArray(texts) || texts.length === 0 || texts.some((text) => typeof text !== 'string'))
     throw new ConfigError("run.sampleVideo takes captions, as run.sampleVideo(['a red circle moves right'])");
   const line = new Progress('sampling', 'steps');
-  const work = { kind: 'sampleVideo', run, captions: texts as readonly string[], ...how } as const; // checked above
+  const asked: readonly string[] = texts; // checked above
+  const tokens = await jobData.promptTokens(history.phase.config, data, asked);
+  const work = { kind: 'sampleVideo', run, captions: asked, tokens, ...how } as const;
   const [sampled] = await calls
     .on<SampledVideos>(history.phase.world, work, {
       progress: (_, { done, total }) => line.show(done, total),

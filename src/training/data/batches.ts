@@ -58,8 +58,8 @@ export function createOwnBatches(
     );
   }
   if (prepared.kind === 'rows') return openRows(prepared, { batch, world, seed });
-  if (prepared.kind === 'instructions')
-    throw new ShardlabError('INTERNAL', 'instructions are for models of this library');
+  if (prepared.kind !== 'tokens')
+    throw new ShardlabError('INTERNAL', `${prepared.kind} are for models of this library`);
   const seq = ownData(data)?.seq;
   if (seq === undefined) {
     throw new ConfigError(

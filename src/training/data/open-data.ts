@@ -83,8 +83,8 @@ export function openData(
   options: BatchingOptions & { readonly seq?: number | undefined },
 ): EpochBatches<RowBatch> {
   if (data.kind === 'rows') return openRows(data, options);
-  if (data.kind === 'instructions')
-    throw new ShardlabError('INTERNAL', 'instructions are for models of this library');
+  if (data.kind !== 'tokens')
+    throw new ShardlabError('INTERNAL', `${data.kind} are for models of this library`);
   const { seq } = options;
   if (seq === undefined) {
     throw new ConfigError(

@@ -1,15 +1,30 @@
+import type { OwnData } from '../../config';
 import type { ImageSize } from './files/image';
+import type { VideoSize } from './video-coder';
 
 /*
  * [Note: prepared data] The launcher (for a dataLoader: rank 0) reads the user's files once: it checks them, turns texts into
  * token ids and columns into numbers, and writes the numbers into files of the job's folder. Ranks get the description below,
  * as plain JSON, and read the rows of each microbatch from these files by position. So no rank holds the data in memory. Ranks
  * need no tokenizer (except rank 0 of a dataLoader). When a run resumes, a rank can read any microbatch directly. Images stay in
- * their files, and ranks decode them.
+ * their files, and ranks decode them. Videos are decoded once, into bytes of the size that the model needs.
  */
 
 /** A user's data in a form that ranks read. [Note: prepared data] */
-export type PreparedData = PreparedTokens | PreparedRows | PreparedInstructions;
+export type PreparedData = PreparedTokens | PreparedRows | PreparedInstructions | PreparedVideos;
+
+/** A user's data, and the form that a model of videos needs them in. */
+export interface DataToPrepare extends OwnData {
+  /** Undefined for other models. */
+  readonly videos?: VideoForm | undefined;
+}
+
+/** The form of the videos of a model. */
+export interface VideoForm {
+  readonly size: VideoSize;
+  /** Token ids per text. */
+  readonly textLen: number;
+}
 
 /** Consecutive token ids in a file. */
 export interface TokenSpan {
@@ -105,9 +120,29 @@ export interface ExamplePart {
   readonly numExamples: number;
 }
 
+/** Videos with their texts. */
+export interface PreparedVideos extends VideoForm {
+  readonly kind: 'videos';
+  readonly name: string;
+  /** A text that identifies the values to train on. */
+  readonly fingerprint: string;
+  /** Number of different tokens. */
+  readonly vocab: number;
+  /** The source of token ids, for error messages. */
+  readonly tokenizer: string;
+  /** All words of the texts in sorted order: the id of a word is its index, plus 1. Null if a tokenizer gives the ids. */
+  readonly words: readonly string[] | null;
+  readonly train: RowPart<VideoFiles>;
+  readonly validation: RowPart<VideoFiles> | null;
+  /** Sentences for the user about texts that were cut. */
+  readonly notes: readonly string[];
+  readonly shuffle: boolean;
+  readonly dropLast: boolean;
+}
+
 /** Some rows of files: the `count` rows from index `from` on, in the order that `orderSeed` gives. */
-export interface RowPart {
-  readonly source: ColumnFiles | ImageFiles;
+export interface RowPart<Source = ColumnFiles | ImageFiles> {
+  readonly source: Source;
   readonly from: number;
   readonly count: number;
   /** The seed of the permutation of rows; null if rows have the order of the files. */
@@ -139,4 +174,15 @@ export interface ImageFiles {
   readonly size: ImageSize;
   readonly files: readonly string[];
   readonly labels: readonly number[];
+}
+
+/** Decoded videos, and their texts. */
+export interface VideoFiles {
+  readonly numRows: number;
+  /** A file with a byte per value. Shapes: [numRows, 3, frames, rows, columns]. */
+  readonly pixels: string;
+  /** A file of uint32, 0 for padding. Shapes: [numRows, textLen]. */
+  readonly tokens: string;
+  /** The text of each row. */
+  readonly prompts: readonly string[];
 }

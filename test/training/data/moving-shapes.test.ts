@@ -6,13 +6,8 @@ import { parseTrainConfig } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';
 import type { LatentBatch } from '../../../src/training/data/latents';
 import { movingShapeBatches } from '../../../src/training/data/moving-shape-batches';
-import {
-  captionOf,
-  MovingShapes,
-  PatchCoder,
-  sceneOf,
-  tokensOf,
-} from '../../../src/training/data/moving-shapes';
+import { captionOf, MovingShapes, sceneOf, tokensOf } from '../../../src/training/data/moving-shapes';
+import { PatchCoder } from '../../../src/training/data/video-coder';
 import { normals } from '../../support/close';
 
 const SHAPE: DitConfig = ditSchema.parse({

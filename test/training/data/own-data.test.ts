@@ -18,14 +18,11 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 let numFiles = 0;
 
 function prepare(data: TrainConfigInput['data'], seed = 5): Promise<PreparedData> {
-  const { data: parsed } = parseTrainConfig({ model: VIDEOS, data });
+  const { data: parsed } = parseTrainConfig({ model: { kind: 'own' }, loss: 'function', data });
   const own = ownData(parsed);
   assert.ok(own);
   return prepareOwn(own, seed);
 }
-
-/** A model that may have any data. */
-const VIDEOS = { kind: 'dit', layers: 1, dim: 8, heads: 2, ffn: 8, latent: [1, 2, 2] } as const;
 
 function prepareOwn(data: OwnData, seed: number): Promise<PreparedData> {
   return prepareData(data, {

@@ -14,6 +14,9 @@ export interface FoundFiles {
 
 const BUILT_IN = ['typescript', 'synthetic'];
 
+/** Endings of the names of video files. Source: DiffSynth-Studio's UnifiedDataset. */
+export const VIDEO_NAMES = ['.mp4', '.avi', '.mov', '.wmv', '.mkv', '.flv', '.webm', '.gif'] as const;
+
 const FORMAT_OF: Readonly<Record<string, DataFormat>> = {
   '.jsonl': 'jsonl',
   '.ndjson': 'jsonl',
@@ -24,6 +27,7 @@ const FORMAT_OF: Readonly<Record<string, DataFormat>> = {
   '.png': 'images',
   '.jpg': 'images',
   '.jpeg': 'images',
+  ...Object.fromEntries(VIDEO_NAMES.map((ending) => [ending, 'videos' as const])),
 };
 
 /** The paths of files that the user named, and the format of these files. */

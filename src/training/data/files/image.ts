@@ -58,21 +58,26 @@ const NAME = 'https://image';
  * Throws: CONFIG naming a file that cannot be decoded.
  */
 export function readImage(file: string, [rows, columns]: ImageSize, target: Float32Array): void {
-  const bytes = readFileSync(file);
-  const pixels = pixelsOf(file, bytes, [rows, columns], 'white');
+  const pixels = decodedImage(file, readFileSync(file), [rows, columns]);
   const count = rows * columns;
+  for (let channel = 0; channel < CHANNELS; channel++) {
+    for (let i = 0; i < count; i++) target[channel * count + i] = (pixels[i * 4 + channel] ?? 0) / 255;
+  }
+}
+
+/**
+ * Returns four bytes per pixel of an image: red, green, blue and opacity, on white. If `size` is not the image's own size, the
+ * image is scaled. Throws: CONFIG naming a file that cannot be decoded.
+ */
+export function decodedImage(file: string, bytes: Buffer, size: ImageSize): Buffer {
+  const pixels = pixelsOf(file, bytes, size, 'white');
   // For a damaged image, the decoder reports no error and draws nothing: every pixel has the background's colour.
-  if (
-    pixels.every((value) => value === 255) &&
-    pixelsOf(file, bytes, [rows, columns]).every((value) => value === 0)
-  ) {
+  if (pixels.every((value) => value === 255) && pixelsOf(file, bytes, size).every((value) => value === 0)) {
     throw new ConfigError(`data: ${file} is damaged; save the image again or remove it from the folder`, {
       file,
     });
   }
-  for (let channel = 0; channel < CHANNELS; channel++) {
-    for (let i = 0; i < count; i++) target[channel * count + i] = (pixels[i * 4 + channel] ?? 0) / 255;
-  }
+  return pixels;
 }
 
 /** Returns four bytes per pixel: red, green, blue and opacity. */

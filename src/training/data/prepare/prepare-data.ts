@@ -5,9 +5,11 @@ import { isNames, type OwnData } from '../../../config';
 import { type Bytes, ConfigError, isWhole, ShardlabError } from '../../../core';
 import { type FoundFiles, findFiles } from '../files/find-files';
 import { type ImageSize, imageSizeOf } from '../files/image';
+import { refusePointer } from '../files/lfs-pointer';
 import { recordsOf } from '../files/records';
 import { type BytesRead, textChunks } from '../files/text-file';
 import {
+  type DataToPrepare,
   type ImageFiles,
   type PreparedData,
   type PreparedRows,
@@ -23,6 +25,7 @@ import type { PrepareParts } from './prepare-parts';
 import { prepareArrays, prepareColumns, rowsOf } from './rows';
 import { type TextCodec, textCodecOf } from './tokenizer';
 import { validationCount } from './validation-share';
+import { prepareVideos } from './videos';
 
 /** The parts that the preparation needs besides the settings of the data. */
 export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
@@ -34,7 +37,7 @@ export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 
  * Reads and checks a user's data, and writes the numbers that ranks read. [Note: prepared data]
  * Throws: CONFIG naming file, line or row, column, and what to change; IO for a file that cannot be read or written.
  */
-export async function prepareData(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
+export async function prepareData(data: DataToPrepare, options: PrepareOptions): Promise<PreparedData> {
   try {
     return await prepare(data, options);
   } catch (error) {
@@ -44,8 +47,10 @@ export async function prepareData(data: OwnData, options: PrepareOptions): Promi
   }
 }
 
-async function prepare(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
+async function prepare(data: DataToPrepare, options: PrepareOptions): Promise<PreparedData> {
   const { baseDir, seed, fileFor, progress } = options;
+  const { videos } = data;
+  if (videos !== undefined) return prepareVideos({ ...data, videos }, options);
   if (data.tokens !== undefined) return prepareGivenTokens(data, options);
   const conversations = data.instructions ?? data.preferences;
   const paths = conversations ?? data.path;
@@ -57,6 +62,7 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
     : null;
   const name = [paths].flat().join(', ');
   const all = [...files.files, ...(validationFiles?.files ?? [])];
+  for (const file of all) refusePointer(file);
   const total = all.reduce((sum, file) => sum + statSync(file).size, 0);
   let done = 0;
   const read = (bytes: number): void => {
@@ -65,6 +71,10 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
   };
   const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
   if (conversations !== undefined) return prepareInstructions(data, parts);
+  if (files.format === 'videos')
+    throw new ConfigError(
+      `data: ${name} has videos, and only models of kind 'dit' train on files of videos; use such a model, or a function that makes batches`,
+    );
   if (files.format === 'images') return prepareImages(data, parts);
   return data.x === undefined ? prepareTokens(data, parts) : prepareColumns(data, parts);
 }
@@ -248,7 +258,7 @@ async function* documentsOf(
   read: BytesRead,
 ): AsyncGenerator<Piece> {
   for (const file of files) {
-    if (format === 'text' || format === 'images') {
+    if (format === 'text' || format === 'images' || format === 'videos') {
       yield* piecesOf(file, read);
       continue;
     }

@@ -50,16 +50,34 @@ export function rowsOf(
   source: RowPart['source'],
   validationSource: RowPart['source'] | null,
 ): PreparedRows {
-  const { numRows } = source;
-  const share = validationCount(data, numRows, 'rows');
-  const orderSeed = share === 0 ? null : seed;
-  const cut = share === 0 ? null : { source, from: numRows - share, count: share, orderSeed };
   return {
     kind: 'rows',
     name,
     classes,
+    ...splitRows(data, { digest, seed, unit: 'rows' }, source, validationSource),
+  };
+}
+
+/** A hash of rows' values, the seed of their split, and what a row is. */
+interface SplitFacts extends Pick<RowFacts, 'digest' | 'seed'> {
+  readonly unit: string;
+}
+
+/** Returns the part of rows to train on and the part for validation; `rowsOf` says how they are chosen. */
+export function splitRows<Source extends { readonly numRows: number }>(
+  data: Pick<OwnData, 'validation' | 'shuffle' | 'dropLast'>,
+  { digest, seed, unit }: SplitFacts,
+  source: Source,
+  validationSource: Source | null,
+) {
+  const { numRows } = source;
+  const share = validationCount(data, numRows, unit);
+  const orderSeed = share === 0 ? null : seed;
+  const part = (from: number, count: number): RowPart<Source> => ({ source, from, count, orderSeed });
+  const cut = share === 0 ? null : part(numRows - share, share);
+  return {
     fingerprint: `${digest}:${numRows - share}:${orderSeed}`,
-    train: { source, from: 0, count: numRows - share, orderSeed },
+    train: part(0, numRows - share),
     validation:
       validationSource === null
         ? cut
@@ -82,7 +100,7 @@ async function writeTable(
   { files, format }: FoundFiles,
   classes: readonly string[] | null,
 ): Promise<Table> {
-  if (format === 'text' || format === 'images') {
+  if (format === 'text' || format === 'images' || format === 'videos') {
     throw new ConfigError(
       `data.x: ${files[0]} has no columns; name JSONL, CSV or Parquet files, or leave x and y out`,
     );

@@ -1,0 +1,193 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { extname, join } from 'node:path';
+import { ConfigError, isFolder, ShardlabError } from '../../../core';
+import type { Frame } from './crop-and-resize';
+import { decodedImage, imageSizeOf } from './image';
+import { refusePointer } from './lfs-pointer';
+
+/** A video: a file of it, a folder of its frames, or an image, which is a video of one frame. */
+export interface VideoPlace {
+  /** The row that names the video, for error messages: 'metadata.csv, line 3'. */
+  readonly place: string;
+  readonly path: string;
+}
+
+const IMAGE_NAMES = ['.png', '.jpg', '.jpeg'];
+
+/**
+ * Gives the first `count` frames of a video to `take`, in their order, and returns how many there were. Frames of a folder are in
+ * order of their names, in which 9 comes before 10. Throws: CONFIG naming row and file, if the frames cannot be decoded; IO
+ * without the program that decodes files of videos.
+ */
+export async function eachFrame(
+  video: VideoPlace,
+  count: number,
+  baseDir: string,
+  take: (frame: Frame) => void,
+): Promise<number> {
+  const { path } = video;
+  const isImage = IMAGE_NAMES.includes(extname(path).toLowerCase());
+  if (!isFolder(path) && !isImage) {
+    refusePointer(path);
+    return decodeVideo(video, count, baseDir, take);
+  }
+  const files = isImage ? [path] : imagesIn(video);
+  for (const file of files.slice(0, count)) {
+    refusePointer(file);
+    take(imageFrame(file));
+  }
+  return Math.min(files.length, count);
+}
+
+function imagesIn({ place, path }: VideoPlace): string[] {
+  const order = new Intl.Collator('en', { numeric: true });
+  const names = readdirSync(path).filter((name) => IMAGE_NAMES.includes(extname(name).toLowerCase()));
+  if (names.length === 0)
+    throw new ConfigError(
+      `data: ${place}: the folder ${path} has no PNG or JPEG images; write the frames of the video into it`,
+    );
+  return names.sort(order.compare).map((name) => join(path, name));
+}
+
+function imageFrame(file: string): Frame {
+  const bytes = readFileSync(file);
+  const [rows, columns] = imageSizeOf(file, bytes);
+  const decoded = decodedImage(file, bytes, [rows, columns]);
+  const pixels = new Uint8Array(rows * columns * 3);
+  for (let i = 0; i < rows * columns; i++) pixels.set(decoded.subarray(4 * i, 4 * i + 3), 3 * i);
+  return { rows, columns, pixels };
+}
+
+/** FFmpeg decodes to PPM files in a row, whose headers have the size of each frame. Only files are opened. */
+const ARGUMENTS = (path: string, count: number): string[] => [
+  ...['-nostdin', '-v', 'error', '-protocol_whitelist', 'file,pipe', '-i', path, '-map', '0:v:0'],
+  ...['-frames:v', String(count), '-f', 'image2pipe', '-c:v', 'ppm', '-pix_fmt', 'rgb24', 'pipe:1'],
+];
+
+async function decodeVideo(
+  video: VideoPlace,
+  count: number,
+  baseDir: string,
+  take: (frame: Frame) => void,
+): Promise<number> {
+  const args = ARGUMENTS(video.path, count);
+  try {
+    return await decodeBy('ffmpeg', args, video, take);
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+    const program = packagedProgram(baseDir);
+    if (program === undefined) throw missingProgram(video);
+    return decodeBy(program, args, video, take);
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+/** Returns the path of FFmpeg in the package ffmpeg-static, if the package is installed beside the notebook. */
+function packagedProgram(baseDir: string): string | undefined {
+  try {
+    const path: unknown = createRequire(join(baseDir, 'notebook.js'))('ffmpeg-static');
+    return typeof path === 'string' ? path : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function missingProgram({ place, path }: VideoPlace): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `data: ${place}: ${path} is decoded by the program ffmpeg, which is not installed here; install it (\`apt install ffmpeg\`, \`brew install ffmpeg\`, ` +
+      "or `npm install ffmpeg-static` in the notebook's folder), or give a folder of PNG or JPEG frames per video",
+    { details: { file: path } },
+  );
+}
+
+/** Rejects with the error of the system if there is no such program. */
+function decodeBy(
+  program: string,
+  args: readonly string[],
+  { place, path }: VideoPlace,
+  take: (frame: Frame) => void,
+): Promise<number> {
+  return new Promise((done, fail) => {
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const frames = new FrameStream(take);
+    let said = '';
+    const failed = (error: unknown): void => {
+      child.kill('SIGKILL');
+      fail(error);
+    };
+    child.on('error', failed);
+    guarded(child, failed, (chunk) => frames.write(chunk));
+    child.stderr?.on('data', (chunk: Buffer) => {
+      said = `${said}${chunk}`.slice(0, 2000);
+    });
+    child.on('close', (code) => {
+      if (code === 0 && frames.count > 0) return done(frames.count);
+      const reason = said.trim().split('\n').at(-1) || 'it has no frames';
+      fail(
+        new ConfigError(
+          `data: ${place}: ${path} is no video that ffmpeg can decode (${reason}); save the video again or remove the row`,
+          { file: path },
+        ),
+      );
+    });
+  });
+}
+
+/** Passes a child's output on; an error of `write` ends the child. */
+function guarded(
+  child: ChildProcess,
+  failed: (error: unknown) => void,
+  write: (chunk: Buffer) => void,
+): void {
+  child.stdout?.on('data', (chunk: Buffer) => {
+    try {
+      write(chunk);
+    } catch (error) {
+      failed(error);
+    }
+  });
+}
+
+/** Cuts a stream of PPM files into frames. */
+class FrameStream {
+  readonly #take: (frame: Frame) => void;
+  #chunks: Buffer[] = [];
+  #numBytes = 0;
+  /** Bytes that the next frame needs; 0 if its header was not read yet. */
+  #needed = 0;
+  count = 0;
+
+  constructor(take: (frame: Frame) => void) {
+    this.#take = take;
+  }
+
+  write(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#numBytes += chunk.length;
+    while (this.#numBytes > this.#needed) {
+      const bytes = Buffer.concat(this.#chunks);
+      this.#chunks = [bytes];
+      const [header, columns, rows] = /^P6\s(\d+)\s(\d+)\s255\s/.exec(bytes.toString('latin1', 0, 64)) ?? [];
+      if (header === undefined) return;
+      const size = 3 * Number(rows) * Number(columns);
+      this.#needed = header.length + size - 1;
+      if (bytes.length < header.length + size) return;
+      const end = header.length + size;
+      this.#take({
+        rows: Number(rows),
+        columns: Number(columns),
+        pixels: new Uint8Array(bytes.subarray(header.length, end)),
+      });
+      this.count++;
+      this.#chunks = [bytes.subarray(end)];
+      this.#numBytes = bytes.length - end;
+      this.#needed = 0;
+    }
+  }
+}
