@@ -49,7 +49,7 @@ test('arguments of calls are in the order of their signatures, by which position
   }
 });
 
-test('every key of ms-swift, LLaMA-Factory, TRL, TorchTitan and Megatron-LM has a row', () => {
+test('every key of ms-swift, LLaMA-Factory, TRL, TorchTitan, DiffSynth-Studio and Megatron-LM has a row', () => {
   for (const [name, keys] of Object.entries(SOURCES.keys)) {
     const dialect = dialectNamed(name);
     const missing = Object.keys(keys).filter((key) => rowOf(dialect.keys, key) === null);

@@ -63,17 +63,18 @@ test('exports of NCCL are read, and a misspelled one is named', () => {
   assert.equal(effects(wrong).MY_OWN, 'none');
 });
 
-test('nested model paths name the model; pickles are refused with the line that converts them', () => {
+test('nested model paths name the model and its text encoder; pickles have the line that converts them', () => {
   const reading = readConfig('model_paths.json', { cwd: DOCUMENTS });
   assert.equal(reading.config.model, 'wan2.2-i2v-a14b');
   assert.deepEqual(
     reading.lines.map(({ line, effect }) => [line, effect]),
     [
       [2, 'planned'],
-      [10, 'refused'],
+      [10, 'used'],
       [11, 'refused'],
     ],
   );
+  assert.deepEqual(reading.config.textEncoder, { model: 'umt5-xxl-encoder', fsdp: false });
   assert.match(whyOf(reading, '[1]'), /save_file.*models_t5_umt5-xxl-enc-bf16\.safetensors/);
 });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
@@ -7,6 +8,7 @@ import { buildModel } from '../../src/nn/models/build-model';
 import { rateOf } from '../../src/sharding/optim/lr-schedule';
 import { testData } from '../support/paths';
 import { bundleOf } from './export/export-fixture';
+import { documentBundle } from './export/wan-export';
 
 // Exported files are read by the parsers of the programs for which they are: world, rows, precision, strategy and rates are the config's.
 
@@ -38,9 +40,26 @@ function readBy(
   { machines = 1, gpusPerMachine }: Place,
 ): Readonly<Record<string, unknown>> {
   const { report } = bundleOf(context, { model: LLAMA, ...config }, { to, machines, gpusPerMachine });
+  return readOut(reader, report.out, machines * gpusPerMachine);
+}
+
+type Read = Readonly<Record<string, unknown>>;
+
+/** What is read of one machine's files of DiffSynth-Studio. */
+interface DiffSynthMachine {
+  readonly yaml: Read;
+  readonly launches: readonly { readonly launch: Read; readonly args: Read }[];
+}
+
+/** Checks some keys of what was read. */
+function assertHas(found: Read, expected: Read): void {
+  assert.deepEqual(Object.fromEntries(Object.keys(expected).map((key) => [key, found[key]])), expected);
+}
+
+/** Returns what a package reads in the folder of a bundle. */
+function readOut(reader: string, folder: string, world: number): Read {
   const script = testData('dialects', 'read_exports.py');
-  const world = String(machines * gpusPerMachine);
-  const text = execFileSync(python, [script, reader, report.out, world], {
+  const text = execFileSync(python, [script, reader, folder, String(world)], {
     encoding: 'utf8',
     env: { ...process.env, DS_ACCELERATOR: 'cpu', CUDA_VISIBLE_DEVICES: '' },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -96,6 +115,30 @@ test('Accelerate reads the YAML of its own bundle and of LLaMA-Factory: ranks, F
       { machines: 2, gpusPerMachine: 4 },
     );
     assert.deepEqual([hybrid.reshard, hybrid.replicas, hybrid.shards, hybrid.types], [false, 2, 4, null], to);
+  }
+});
+
+test("Accelerate loads the four YAMLs of the document's Wan, and DiffSynth-Studio's parser reads its script of each machine", {
+  skip: without('accelerate') || without('diffsynth', '--no-deps diffsynth==2.1.12'),
+}, (context) => {
+  const paths = JSON.parse(readFileSync(testData('dialects', 'model_paths.json'), 'utf8'));
+  const { machines } = readOut('diffsynth', documentBundle(context).report.out, 32) as {
+    readonly machines: readonly DiffSynthMachine[];
+  };
+  assert.equal(machines.length, 4);
+  for (const [machine, { yaml, launches }] of machines.entries()) {
+    const place = { num_machines: 4, num_processes: 32, machine_rank: machine, main_process_port: 12345 };
+    const network = { main_process_ip: '10.233.xx.xx', rdzv_backend: 'static', same_network: false };
+    assertHas(yaml, { ...place, ...network, mixed_precision: 'bf16', distributed_type: 'DEEPSPEED' });
+    assertHas(yaml.deepspeed_config as Read, { zero_stage: 2, gradient_clipping: 1, zero3_init_flag: true });
+    assertHas(yaml.dynamo_config as Read, { dynamo_backend: 'INDUCTOR', dynamo_use_fullgraph: true });
+    const [{ launch, args } = { launch: {}, args: {} }] = launches;
+    assert.equal(launches.length, 1);
+    assertHas(launch, { zero: 2, backend: 'INDUCTOR' });
+    assertHas(args, { height: 480, width: 832, num_frames: 49, learning_rate: 1e-5, num_epochs: 2 });
+    assertHas(args, { max_timestep_boundary: 0.358, min_timestep_boundary: 0, trainable_models: 'dit' });
+    assertHas(args, { extra_inputs: 'input_image', use_gradient_checkpointing_offload: true });
+    assert.deepEqual(JSON.parse(String(args.model_paths)), paths);
   }
 });
 

@@ -73,7 +73,7 @@ export function declareExport(command: Command, perform: Perform, io: Io): void 
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });
-      const isOwn = targets().get(to)?.data === 'own';
+      const isOwn = bundle.target.data === 'own';
       const ranks = dataRanksOf(config, machines * gpusPerMachine);
       const prepared = isOwn ? undefined : await data.prepare(config, ranks);
       const init = options.init && resolve(io.cwd, options.init);

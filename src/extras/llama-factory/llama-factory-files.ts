@@ -27,7 +27,10 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
       text: `${JSON.stringify({ train: { file_name: 'train.jsonl', columns: { prompt: 'text' } } }, null, 2)}\n`,
     },
     ...(isByAccelerate(facts)
-      ? accelerateFiles(facts, { script: `-m llamafactory.launcher ${SETTINGS_FILE}`, blockClass: undefined })
+      ? accelerateFiles(facts, {
+          scripts: [`-m llamafactory.launcher ${SETTINGS_FILE}`],
+          blockClass: undefined,
+        })
       : [environmentFile(facts, 'export FORCE_TORCHRUN=1', `exec llamafactory-cli train ${SETTINGS_FILE}`)]),
     ...(isByDeepSpeed(facts)
       ? [{ path: DEEPSPEED_FILE, text: deepSpeedConfig(facts, { hasOptimizer: false }) }]

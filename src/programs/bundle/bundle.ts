@@ -34,6 +34,7 @@ export interface BundleOptions {
 /** A bundle whose config was checked, so that it can be written. */
 export interface PlannedBundle {
   readonly facts: BundleFacts;
+  readonly target: Target;
   readonly out: string;
   readonly to: string;
   readonly settings: ExportReport['settings'];
@@ -69,17 +70,18 @@ export function planBundle(
   } = {},
 ): PlannedBundle {
   const { to, machines = 1, gpusPerMachine, steps } = options;
-  const target = targetNamed(to);
+  const named = targetNamed(to);
   for (const [name, value] of Object.entries({ machines, gpusPerMachine, steps: steps ?? 1 })) {
     if (!isWhole(value, 1))
       throw new ConfigError(`export: ${name} is ${value}; give an integer of at least 1`);
   }
   const shape = own ?? bundleModel(config);
-  if (own !== undefined) requireTakesOwn(target, to);
+  if (own !== undefined) requireTakesOwn(named, to);
+  const target = targetOf(named, { to, shape });
   const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights, lines };
   checkDegrees(facts);
   const settings = exportedSettings(facts, target, to);
-  return { facts, out: emptyFolder(options.out), to, settings, steps };
+  return { facts, target, out: emptyFolder(options.out), to, settings, steps };
 }
 
 /** Returns the model of a config that only a config describes. Throws: CONFIG for other kinds of models, and for batches of a function. */
@@ -89,9 +91,9 @@ function bundleModel(config: TrainConfig): BundleFacts['shape'] {
     throw new ConfigError(
       'export: a model of your own is exported from a run, whose ranks run its forward once: run.export({ to, out })',
     );
-  if (shape.kind !== 'gpt' && shape.kind !== 'llama')
+  if (shape.kind !== 'gpt' && shape.kind !== 'llama' && shape.kind !== 'dit')
     throw new ConfigError(
-      `export: bundles have models of kind 'gpt', 'llama' and models of your own, not '${shape.kind}'`,
+      `export: bundles have models of kind 'gpt', 'llama', 'dit' and models of your own, not '${shape.kind}'`,
     );
   if (config.data === 'function')
     throw new ConfigError(
@@ -103,12 +105,27 @@ function bundleModel(config: TrainConfig): BundleFacts['shape'] {
 /** Throws: CONFIG if a target takes no models of the user's own. */
 function requireTakesOwn({ takesOwnModels = false }: Target, to: string): void {
   if (takesOwnModels) return;
-  const names = [...targets()].flatMap(([name, target]) =>
-    target.takesOwnModels === true ? [`'${name}'`] : [],
-  );
   throw new ConfigError(
-    `export: '${to}' has no models of your own; export to ${names.slice(0, -1).join(', ')} or ${names.at(-1)}`,
+    `export: '${to}' has no models of your own; export to ${targetsWith(({ takesOwnModels }) => takesOwnModels === true)}`,
   );
+}
+
+/** Returns the target that takes a model, from the one that is named. Throws: CONFIG if it takes no models of this kind. */
+function targetOf(
+  target: Target,
+  { to, shape }: { readonly to: string; readonly shape: BundleFacts['shape'] },
+): Target {
+  if (shape.kind !== 'dit') return target;
+  if (target.videos !== undefined) return target.videos;
+  throw new ConfigError(
+    `export: '${to}' has no models of kind 'dit'; export to ${targetsWith(({ videos }) => videos !== undefined)}`,
+  );
+}
+
+/** Names the targets that fulfil a condition. */
+function targetsWith(fulfils: (target: Target) => boolean): string {
+  const names = [...targets()].flatMap(([name, target]) => (fulfils(target) ? [`'${name}'`] : []));
+  return names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`;
 }
 
 /** Returns a target by its name. Throws: CONFIG for an unknown target. */
@@ -149,10 +166,9 @@ function emptyFolder(out: string): string {
 
 /** Writes a bundle; if it fails, nothing is written. Throws: IO, SHAPE, CONFIG. */
 export function writeBundle(
-  { facts, out, to, settings, steps }: PlannedBundle,
+  { facts, target, out, to, settings, steps }: PlannedBundle,
   { init, prepared, traced }: BundleSources,
 ): ExportReport {
-  const target = targetNamed(to);
   try {
     return fillFolder(out, (folder) => {
       const isOwn = target.data === 'own';
@@ -161,7 +177,7 @@ export function writeBundle(
           ? ownParts(facts, facts.shape, traced, folder)
           : {
               weights: writeWeights(facts, target, init, folder),
-              data: isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, folder),
+              data: isOwn ? ownData(facts, target) : writeData(facts, target, { prepared, steps }, folder),
             };
       const packages = target.packages(facts);
       const texts = [
@@ -243,10 +259,11 @@ function bundleText({ config, machines, gpusPerMachine }: BundleFacts, to: strin
 /** Writes the parameters, unless the program loads a published model by its name. Returns the paths of the written files. */
 function writeWeights(
   facts: BundleFacts,
-  { data }: Target,
+  { data, reads }: Target,
   init: BundleSources['init'],
   out: string,
 ): readonly string[] {
+  if (reads !== undefined) return [];
   if (data === 'own') return modelSource(facts) === MODEL_FOLDER ? writeModelFolder(facts, init, out) : [];
   writeInitialValues(facts.config, init, out);
   return ['model.safetensors'];
@@ -260,6 +277,11 @@ const OWN_DATA = {
   ],
   text: 'write your texts into data/train.jsonl, a line per text, as {"text": "…"}.',
 } as const;
+
+/** Returns what is said of data that the user gives. */
+function ownData(facts: BundleFacts, { reads }: Target) {
+  return reads === undefined ? OWN_DATA : { files: [], notes: [], text: reads(facts).data };
+}
 
 /** Writes the batches of the first steps. Returns the paths of the written files, a sentence about the data, and notes. */
 function writeData(
@@ -314,7 +336,7 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
     '- Install: `pip install -r requirements.txt`',
     `- Start: \`${target.start(facts)}\``,
     target.data === 'own'
-      ? `- Model: ${modelSource(facts)}`
+      ? `- Model: ${target.reads?.(facts).model ?? modelSource(facts)}`
       : '- Weights: model.safetensors. The loss of each step is printed, and the state after the last step is saved in checkpoint.',
     `- Data: ${data}`,
     '- REPORT.md lists the differences from the run from which this bundle was made.',

@@ -82,9 +82,12 @@ interface Lookups {
 
 function lookupsIn(facts: BundleFacts): Lookups {
   const made = new Map<Target, Lookup>();
-  const isOwn = facts.shape.kind === 'own';
+  const { kind } = facts.shape;
   return {
-    targets: [...targets()].filter(([, { takesOwnModels = false }]) => takesOwnModels || !isOwn),
+    targets: [...targets()].flatMap(([name, target]): readonly (readonly [string, Target])[] => {
+      if (kind === 'dit') return target.videos === undefined ? [] : [[name, target.videos]];
+      return target.takesOwnModels === true || kind !== 'own' ? [[name, target]] : [];
+    }),
     in(target) {
       const lookup = made.get(target) ?? lookupIn(target, facts);
       made.set(target, lookup);
@@ -149,7 +152,11 @@ export function reportText(
     ...list('Settings with the same effect', of('said').map(rowText)),
     ...list(`Settings with a similar effect${same}`, of('other').map(rowText)),
     ...list(`Left out${same}`, of('left').map(rowText)),
-    ...list('Settings of the launcher', lines.map(lineText)),
+    ...list('Settings of the launcher', lines.filter(({ isForLauncher }) => isForLauncher).map(lineText)),
+    ...list(
+      'Arguments of the program that are no settings here',
+      lines.filter(({ isForLauncher }) => !isForLauncher).map(lineText),
+    ),
     ...list(
       'Other differences',
       notes.map((note) => `- ${note}`),
@@ -160,12 +167,15 @@ export function reportText(
 
 function lineText({ file, line, key, value, why, files }: ExportedLine): string {
   const where = files.length === 0 ? `not in this bundle: ${why}` : `in ${files.join(', ')}`;
-  return `- \`${key}\`: ${JSON.stringify(value)} (${file}:${line}) – ${where}`;
+  return `- \`${key}\`: ${shortText(value)} (${file}:${line}) – ${where}`;
 }
 
 function rowText({ setting, value, names, meaning }: ExportedSetting): string {
   const there = names.length === 0 ? '' : ` (there: ${names.map((name) => `\`${name}\``).join(', ')})`;
+  return `- \`${setting}\`: ${shortText(value)}${there}${meaning === null ? '' : ` – ${meaning}`}`;
+}
+
+function shortText(value: unknown): string {
   const shown = JSON.stringify(value) ?? 'default';
-  const text = shown.length > 120 ? `${shown.slice(0, 117)}...` : shown;
-  return `- \`${setting}\`: ${text}${there}${meaning === null ? '' : ` – ${meaning}`}`;
+  return shown.length > 120 ? `${shown.slice(0, 117)}...` : shown;
 }

@@ -1,7 +1,8 @@
 import { stringify } from 'yaml';
 import { isGathered, isSharded, STRATEGIES } from '../../config';
+import { isPlaceholder } from '../rows/values';
 import { deepSpeedConfig } from './deepspeed-config';
-import { portOf, shellFile } from './launch-files';
+import { mainLine, portOf, shellFile } from './launch-files';
 import { launchOf } from './launch-lines';
 import { type BundleFacts, type BundleFile, builtInShape, nameIn, worldOf } from './target';
 import { BLOCK_CLASSES } from './train-script';
@@ -14,62 +15,75 @@ export function isByDeepSpeed({ config }: BundleFacts): boolean {
 
 /** The program that Accelerate starts. */
 interface Started {
-  /** The script and its arguments. */
-  readonly script: string;
+  /** Its commands, one after the other: the script and its arguments. */
+  readonly scripts: readonly string[];
+  /** Lines of the launch script before the commands. */
+  readonly before?: readonly string[];
   /** The class of the model's blocks; undefined if the model's own code names the class. */
   readonly blockClass: string | undefined;
+  /** The settings of DeepSpeed that are in the YAML in place of ds_config.json; undefined: DeepSpeed does not train, or has ds_config.json. */
+  readonly deepSpeed?: Readonly<Record<string, unknown>> | undefined;
+  /** The precision, if the program has one only; undefined: that of the config. */
+  readonly precision?: 'bf16';
 }
 
 /** Returns one YAML file and one launch script per machine; the YAML files differ only in machine_rank. */
 export function accelerateFiles(
   facts: BundleFacts,
-  started: Started = { script: 'train.py', blockClass: BLOCK_CLASSES[builtInShape(facts).kind] },
+  started: Started = { scripts: ['train.py'], blockClass: BLOCK_CLASSES[builtInShape(facts).kind] },
 ): BundleFile[] {
   const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
     { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine, started) },
     launchFile(facts, machine, started),
   ]);
-  const config = isByDeepSpeed(facts)
+  const config = hasDeepSpeedFile(facts, started)
     ? [{ path: 'ds_config.json', text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
     : [];
   return [...perMachine.flat(), ...config];
 }
 
-function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): string {
+/** Whether DeepSpeed's settings are in ds_config.json. */
+function hasDeepSpeedFile(facts: BundleFacts, { deepSpeed }: Started): boolean {
+  return isByDeepSpeed(facts) && deepSpeed === undefined;
+}
+
+function yamlOf(facts: BundleFacts, machine: number, started: Started): string {
   const { config, machines } = facts;
-  const { address, rendezvous, dynamo } = launchOf(facts);
+  const { address, rendezvous, dynamo, accelerate } = launchOf(facts);
+  const { debug = false, main_training_function = 'main', same_network = true, use_cpu = false } = accelerate;
   const { paramDtype = null } = config.mixedPrecision ?? {};
   const precision = { bfloat16: 'bf16', float16: 'fp16', float32: 'no' } as const;
   const document = {
     compute_environment: 'LOCAL_MACHINE',
-    debug: false,
-    ...strategyOf(facts, blockClass),
+    ...accelerate,
+    debug,
+    ...strategyOf(facts, started),
     machine_rank: machine,
     ...(Object.keys(dynamo).length > 0 && { dynamo_config: dynamo }),
     main_process_ip: address ?? (machines === 1 ? '127.0.0.1' : 'machine-0'),
     main_process_port: Number(portOf(facts)),
-    main_training_function: 'main',
+    main_training_function,
     // If there is a ds_config.json, it has the precision, and Accelerate refuses a precision here.
-    ...(!isByDeepSpeed(facts) && {
-      [nameIn('accelerate', 'mixedPrecision')]: precision[paramDtype ?? 'float32'],
+    ...(!hasDeepSpeedFile(facts, started) && {
+      [nameIn('accelerate', 'mixedPrecision')]: started.precision ?? precision[paramDtype ?? 'float32'],
     }),
     num_machines: machines,
     num_processes: worldOf(facts),
     rdzv_backend: rendezvous.backend ?? 'static',
     ...(rendezvous.conf !== undefined && { rdzv_conf: rendezvous.conf }),
-    same_network: true,
-    use_cpu: false,
+    same_network,
+    use_cpu,
   };
   // PyYAML reads YAML 1.1, in which an unquoted `no` means false.
   return stringify(document, { version: '1.1' });
 }
 
 /** Returns the part of the YAML that says how ranks share the model. */
-function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
+function strategyOf(facts: BundleFacts, { blockClass, deepSpeed }: Started) {
   const { config, machines, gpusPerMachine } = facts;
   const { strategy, mesh } = config.parallel;
-  if (isByDeepSpeed(facts)) {
-    const deepspeed = { deepspeed_config_file: 'ds_config.json', zero3_init_flag: false };
+  if (isByDeepSpeed(facts) || deepSpeed !== undefined) {
+    const deepspeed = deepSpeed ?? { deepspeed_config_file: 'ds_config.json', zero3_init_flag: false };
     // 'standard' is Accelerate's own launcher, which the launch scripts start on each machine; the default is pdsh.
     const launcher = machines === 1 ? {} : { deepspeed_multinode_launcher: 'standard' };
     return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
@@ -110,15 +124,18 @@ export function fsdpSection({ config }: BundleFacts, blockClass: string | undefi
   };
 }
 
-function launchFile(facts: BundleFacts, machine: number, { script }: Started): BundleFile {
+function launchFile(facts: BundleFacts, machine: number, { scripts, before = [] }: Started): BundleFile {
   const { machines } = facts;
   const port = `PORT=\${PORT:-${portOf(facts)}}`;
   const path = `launch_${machine}.sh`;
-  const start = (address: string): string =>
-    `exec accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" ${script}`;
+  const start = (address: string): readonly string[] =>
+    scripts.map(
+      (script, index) =>
+        `${index === scripts.length - 1 ? 'exec ' : ''}accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" ${script}`,
+    );
   if (machines === 1)
     return shellFile(path, facts, '# Starts all ranks of this machine: ./launch_0.sh', {
-      commands: [port, start('')],
+      commands: [before, port, start('')],
     });
   const check =
     machine === 0
@@ -140,6 +157,11 @@ function launchFile(facts: BundleFacts, machine: number, { script }: Started): B
           'done',
         ];
   const comment = `# Run on machine ${machine} of ${machines}, in this folder on a volume that all machines mount: MAIN=address-of-machine-0 ./${path}`;
-  const main = `MAIN=\${MAIN:-${launchOf(facts).address ?? 'machine-0'}} ${port}`;
-  return shellFile(path, facts, comment, { commands: [main, check, start('--main_process_ip "$MAIN" ')] });
+  const { address = 'machine-0' } = launchOf(facts);
+  const main = isPlaceholder(address)
+    ? [mainLine(address, facts), port]
+    : `MAIN=\${MAIN:-${address}} ${port}`;
+  return shellFile(path, facts, comment, {
+    commands: [before, main, check, start('--main_process_ip "$MAIN" ')],
+  });
 }

@@ -1,3 +1,4 @@
+import { isPlaceholder } from '../rows/values';
 import { type Launch, launchOf } from './launch-lines';
 import { lines, type Part } from './python';
 import type { BundleFacts, BundleFile } from './target';
@@ -26,7 +27,7 @@ export function shellFile(
 }
 
 /** Writes a value as a word of bash. */
-function quoted(value: string): string {
+export function quoted(value: string): string {
   return /^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`;
 }
 
@@ -50,10 +51,15 @@ export function mainLines(facts: BundleFacts): Part {
   if (isAlone(facts)) return null;
   return [
     ...(machines === 1 ? [] : [`: "\${1:?the number of this machine, 0 to ${machines - 1}}"`]),
-    address === undefined
-      ? `: "\${MAIN:?the address of machine 0, which all machines reach on port ${portOf(facts)}}"`
-      : `MAIN="\${MAIN:-${address}}"`,
+    mainLine(address, facts),
   ];
+}
+
+/** Returns the line that has the address of machine 0, or demands it; a placeholder is no address. */
+export function mainLine(address: string | undefined, facts: BundleFacts): string {
+  if (address !== undefined && !isPlaceholder(address)) return `MAIN="\${MAIN:-${address}}"`;
+  const instead = address === undefined ? '' : `, in place of ${address}`;
+  return `: "\${MAIN:?the address of machine 0${instead}, which all machines reach on port ${portOf(facts)}}"`;
 }
 
 /**
@@ -147,7 +153,9 @@ export function deepSpeedFiles(facts: BundleFacts): BundleFile[] {
   const where = [
     machines === 1 ? `--num_gpus="\${GPUS:-${gpusPerMachine}}"` : '--hostfile=hostfile',
     // DeepSpeed meets at the first machine of its hostfile, unless another address is given.
-    ...(hosts === undefined && address !== undefined ? [`--master_addr=${address}`] : []),
+    ...(hosts === undefined && address !== undefined && !isPlaceholder(address)
+      ? [`--master_addr=${address}`]
+      : []),
     ...(machines === 1 && port === undefined ? [] : [`--master_port="\${PORT:-${portOf(facts)}}"`]),
   ];
   const comment =

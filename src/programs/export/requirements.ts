@@ -12,6 +12,7 @@ export interface PinnedPackage {
 export type Package = PinnedPackage | 'accelerate' | 'deepspeed';
 
 export const TRANSFORMERS_PACKAGE: PinnedPackage = { name: 'transformers', version: '5.24.0' };
+export const DIFFSYNTH_PACKAGE: PinnedPackage = { name: 'diffsynth', version: '2.1.12' };
 export const SWIFT_PACKAGE: PinnedPackage = { name: 'ms-swift', version: '4.5.2' };
 
 /** Returns the lines of requirements.txt for some packages. Throws: errors of the file system. */

@@ -159,7 +159,7 @@ export function reducedIn(there: (facts: BundleFacts) => FloatDType) {
 
 /** The exception of tensor parallelism that divides the heads of keys and values. */
 export function onlyDivisorsOfHeads({ shape, config: { parallel } }: BundleFacts): Treatment | null {
-  if (shape.kind === 'own') return null;
+  if (shape.kind !== 'gpt' && shape.kind !== 'llama') return null;
   const kvHeads = shape.kind === 'llama' ? (shape.kvHeads ?? shape.heads) : shape.heads;
   return kvHeads % parallel.tp === 0
     ? null

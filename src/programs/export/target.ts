@@ -11,8 +11,11 @@ import type { Exported, KeyTable } from '../rows/key-row';
 import type { ReadLine } from '../rows/reading';
 import type { Package } from './requirements';
 
-/** The config of a built-in model that bundles can build. */
+/** The config of a built-in language model that bundles can build. */
 export type BuiltInBundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
+
+/** The config of a video model, for which a target has another program or other scripts: see `Target.videos`. */
+export type VideoBundleModel = Extract<BuiltInModel, { kind: 'dit' }>;
 
 /** A user's own model, as it was traced; `steps` is the number of steps whose batches are stored. */
 export interface OwnBundleModel {
@@ -24,7 +27,7 @@ export interface OwnBundleModel {
 }
 
 /** A model that bundles can have. */
-export type BundleModel = BuiltInBundleModel | OwnBundleModel;
+export type BundleModel = BuiltInBundleModel | VideoBundleModel | OwnBundleModel;
 
 /** The facts from which the files of a bundle are made. */
 export interface BundleFacts {
@@ -40,10 +43,16 @@ export interface BundleFacts {
   readonly lines: readonly ReadLine[];
 }
 
-/** Returns the sizes of a bundle's built-in model. Throws: INTERNAL for a model of the user's own, which only some targets take. */
+/** Returns the sizes of a bundle's built-in language model. Throws: INTERNAL for other models, which only some targets take. */
 export function builtInShape({ shape }: Pick<BundleFacts, 'shape'>): BuiltInBundleModel {
-  if (shape.kind === 'own') throw new ShardlabError('INTERNAL', 'this target has no models of the user');
-  return shape;
+  if (shape.kind === 'gpt' || shape.kind === 'llama') return shape;
+  throw new ShardlabError('INTERNAL', `this target has no models of kind ${shape.kind}`);
+}
+
+/** Returns the sizes of a bundle's video model. Throws: INTERNAL for other models. */
+export function videoShape({ shape }: Pick<BundleFacts, 'shape'>): VideoBundleModel {
+  if (shape.kind === 'dit') return shape;
+  throw new ShardlabError('INTERNAL', `this target has no models of kind ${shape.kind}`);
 }
 
 /** A text file of a bundle. */
@@ -74,6 +83,14 @@ export type Treatment =
 export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
 export type Exception = Treatment | null | ((facts: BundleFacts) => Treatment | null);
 
+/** The model and the data that a program reads by itself. */
+export interface OwnReads {
+  /** The model that the program loads. */
+  readonly model: string;
+  /** A sentence that says what data the user has to give. */
+  readonly data: string;
+}
+
 /** A program or a scheduler for which a bundle is written. */
 export interface Target {
   /** The target's place in the help: lower numbers come first. */
@@ -91,8 +108,14 @@ export interface Target {
    * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
+  /** What a program reads that has neither texts nor a model in Hugging Face's format; for `data` 'own' only. */
+  readonly reads?: (facts: BundleFacts) => OwnReads;
   /** Whether the target takes models of the user's own. Default false. */
   readonly takesOwnModels?: boolean;
+  /** The target that takes the place of this one for video models (kind 'dit'); without it, this target has none. */
+  readonly videos?: Target;
+  /** The names of other programs' keys that the target's files have as they were read, beside those for a launcher. */
+  readonly keeps?: (facts: BundleFacts) => readonly string[];
   /** What the target does otherwise than its files say: see [Note: exported settings]. */
   readonly except: (facts: BundleFacts) => Exceptions;
   /** Returns the command that starts the bundle, for the README. */

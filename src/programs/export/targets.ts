@@ -1,12 +1,16 @@
+import { DEEPSPEED_KEYS } from '../accelerate/accelerate-keys';
 import { MEGATRON_KEYS } from '../megatron/megatron';
+import { DIFFSYNTH } from '../videos/diffsynth';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
 import { deepSpeedConfig } from './deepspeed-config';
+import { DIFFSYNTH_EXCEPTIONS, diffSynthNotes } from './diffsynth-exceptions';
+import { argumentNotes, diffSynthFiles, diffSynthReads, namesKept } from './diffsynth-files';
 import { deepSpeedFiles, slurmFile, torchrunFile } from './launch-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
 import { ownNotes } from './own-model';
 import { MEGATRON_EXCEPTIONS, swiftExceptions } from './program-exceptions';
-import { SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
+import { DIFFSYNTH_PACKAGE, SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
 import {
   ACCELERATE_DEEPSPEED_EXCEPTIONS,
   ACCELERATE_EXCEPTIONS,
@@ -63,6 +67,23 @@ export const TORCHRUN_TARGET: Target = {
   files: (facts) => [...torchScripts(facts), torchrunFile(facts)],
 };
 
+/** DiffSynth-Studio under Accelerate, which takes the place of our script for video models. */
+const DIFFSYNTH_TARGET: Target = {
+  order: 20,
+  says: 'DiffSynth-Studio under Accelerate, with DeepSpeed or DDP',
+  originals: ['accelerate', 'diffSynth'],
+  keys: () => [DIFFSYNTH.keys, DEEPSPEED_KEYS],
+  keeps: namesKept,
+  packages: () => [DIFFSYNTH_PACKAGE, 'accelerate', 'deepspeed'],
+  data: 'own',
+  reads: diffSynthReads,
+  except: () => DIFFSYNTH_EXCEPTIONS,
+  start: (facts) =>
+    `git clone https://github.com/modelscope/DiffSynth-Studio, then ${startByAccelerate(facts)}`,
+  notes: (facts) => [...argumentNotes(facts), ...diffSynthNotes(facts)],
+  files: diffSynthFiles,
+};
+
 /** Accelerate. */
 export const ACCELERATE_TARGET: Target = {
   order: 20,
@@ -80,6 +101,7 @@ export const ACCELERATE_TARGET: Target = {
     'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
   ],
   files: (facts) => [accelerateScript(facts), ...accelerateFiles(facts)],
+  videos: DIFFSYNTH_TARGET,
 };
 
 /** DeepSpeed. */

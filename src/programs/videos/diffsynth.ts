@@ -1,7 +1,9 @@
-import { isVideoModel, modelNamed, modelShape } from '../../config';
+import { isVideoModel, modelNamed, modelShape, STRATEGIES, settingAt } from '../../config';
 import {
   allNone,
+  both,
   decides,
+  type Exported,
   flag,
   flags,
   isNothing,
@@ -10,12 +12,14 @@ import {
   type KeyTable,
   none,
   refused,
+  settingBoth,
   settingKeys,
   type Translation,
   wrongValue,
 } from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { number, whole, wholeOf, yesOf } from '../rows/values';
+import type { Dialect, Finding } from '../rows/meant';
+import { number, numberOf, whole, wholeOf, yesOf } from '../rows/values';
+import { boundaryOfShare, pixelsPerPosition, releaseOf, shareOfHighNoise } from './wan-releases';
 
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
 
@@ -35,6 +39,12 @@ export function modelFile(value: unknown): Translation {
   const [first = ''] = files;
   const pickle = files.find((file) => /\.(pth|pt|bin|ckpt)$/i.test(file));
   const text = files.length === 1 ? first : `${files.length} files of one model`;
+  if (pickle !== undefined && /(^|[/:])models_t5_umt5-xxl/.test(pickle)) {
+    return {
+      sets: { 'textEncoder.model': 'umt5-xxl-encoder', 'textEncoder.fsdp': false },
+      why: `each rank has the whole text encoder; its weights are a pickle, which is not opened here; to convert it: ${conversion(pickle)}`,
+    };
+  }
   if (pickle !== undefined) {
     const what = /vae/i.test(pickle)
       ? 'the video autoencoder (VAE), which is not needed: batches here are latents'
@@ -47,7 +57,7 @@ export function modelFile(value: unknown): Translation {
       effect: 'refused',
       why: `the sizes of ${text} are not known here; write model: { from: FOLDER } with its config.json`,
     };
-  const expert = /low_noise/i.test(first) ? 'low' : /high_noise/i.test(first) ? 'high' : null;
+  const expert = expertOf(first);
   return {
     sets: { model, ...(expert !== null && { data: 'synthetic' }) },
     why:
@@ -55,6 +65,12 @@ export function modelFile(value: unknown): Translation {
         ? ''
         : `only the ${expert}-noise expert is in these files; the model is planned with both experts, and each step runs one of them`,
   };
+}
+
+/** Returns the expert whose weights a file has; null: the file does not say. */
+export function expertOf(file: string): 'high' | 'low' | null {
+  if (/low_noise/i.test(file)) return 'low';
+  return /high_noise/i.test(file) ? 'high' : null;
 }
 
 /** Returns the items of --model_paths: a JSON list of files, in which several files of one model are a list of their own. */
@@ -95,31 +111,45 @@ function identifiers({ value, other }: KeyInput): Translation {
       effect: 'refused',
       why: 'downloads the files that --model_paths already has; leave out one of these two arguments',
     };
-  const model = modelNamed(String(value).split(',')[0]);
-  return model === null
-    ? {
-        effect: 'refused',
-        why: 'nothing is downloaded, and the sizes of these models are not known here; write model: { from: FOLDER }',
-      }
-    : { sets: { model }, why: 'nothing is downloaded: the weights are random numbers' };
+  const files = String(value).split(',');
+  const model = modelNamed(files[0]);
+  if (model === null)
+    return {
+      effect: 'refused',
+      why: 'nothing is downloaded, and the sizes of these models are not known here; write model: { from: FOLDER }',
+    };
+  const encoder = files.map((file) => modelFile(file)).find(({ sets }) => sets?.['textEncoder.model']);
+  return {
+    sets: { model, ...encoder?.sets },
+    why: 'nothing is downloaded: the weights are random numbers',
+  };
 }
 
-/** LoRA is used if --lora_base_model is given. */
-function lora(path: string, convert: (value: unknown) => unknown): KeyRow {
-  return decides(path, ({ value, other }) =>
-    other('lora_base_model') === undefined
-      ? { effect: 'none', why: 'without --lora_base_model, all parameters train' }
-      : { sets: { [path]: convert(value) } },
-  );
+/** Returns a row of LoRA, which is used if --lora_base_model is given. `same`: settings that get the same value. */
+function lora(path: string, convert: (value: unknown) => unknown, same: readonly string[] = []): KeyRow {
+  const row = decides(path, ({ value, other }) => {
+    if (other('lora_base_model') === undefined)
+      return { effect: 'none', why: 'without --lora_base_model, all parameters train' };
+    const converted = convert(value);
+    return { sets: Object.fromEntries([path, ...same].map((each) => [each, converted])) };
+  });
+  return both(row, ({ config }) => {
+    const written = settingAt(config, path);
+    return Array.isArray(written) ? written.join(',') : (written ?? undefined);
+  });
 }
 
 const LORA: KeyTable = {
-  lora_base_model: decides('lora', () => ({
-    usual: { 'lora.r': 32, 'lora.alpha': 32, 'lora.targets': ['q', 'k', 'v', 'o', 'ffn.0', 'ffn.2'] },
-    why: 'only adapters train',
-  })),
+  lora_base_model: both(
+    decides('lora', () => ({
+      usual: { 'lora.r': 32, 'lora.alpha': 32, 'lora.targets': ['q', 'k', 'v', 'o', 'ffn.0', 'ffn.2'] },
+      why: 'only adapters train',
+    })),
+    ({ config }) => (config.lora === null ? undefined : 'dit'),
+  ),
   ...settingKeys('diffSynth', {
-    'lora.r': { lora_rank: lora('lora.r', (value) => wholeOf(value)) },
+    // DiffSynth-Studio has no argument for alpha: add_lora_to_model takes the rank.
+    'lora.r': { lora_rank: lora('lora.r', (value) => wholeOf(value), ['lora.alpha']) },
     'lora.targets': {
       lora_target_modules: lora('lora.targets', (value) =>
         isNothing(value) ? 'all-linear' : String(value).split(','),
@@ -140,13 +170,12 @@ const SIZE =
  * Source: diffsynth/diffusion/parsers.py (81 frames by default); Wan2.2's autoencoders.
  */
 function latentOf(other: KeyInput['other']): readonly number[] | null {
-  const files = other('model_paths') ?? other('model_id_with_origin_paths');
-  const name = files === undefined ? null : modelNamed(String([files].flat(2)[0]).split(',')[0]);
+  const name = modelOf(other);
   const shape = name === null ? null : modelShape({ model: name });
   const [frames, height, width] = ['num_frames', 'height', 'width'].map((key) => other(key));
   if (shape === null || !isVideoModel(shape) || [frames, height, width].every((size) => size === undefined))
     return null;
-  const pixels = name === 'wan2.2-ti2v-5b' ? 16 : 8;
+  const pixels = name === null ? 8 : pixelsPerPosition(name);
   const [, rows, columns] = shape.latent;
   return [
     frames === undefined ? 21 : Math.floor((wholeOf(frames) - 1) / 4) + 1,
@@ -155,12 +184,87 @@ function latentOf(other: KeyInput['other']): readonly number[] | null {
   ];
 }
 
+/** Returns the name of the model whose files the arguments name; null: they name none that is known here. */
+function modelOf(read: KeyInput['other']): ReturnType<typeof modelNamed> {
+  const files = read('model_paths') ?? read('model_id_with_origin_paths');
+  return files === undefined ? null : modelNamed(firstFile(files).split(',')[0]);
+}
+
+/** Returns the first file in the value of --model_paths or --model_id_with_origin_paths. */
+export function firstFile(value: unknown): string {
+  const isList = typeof value === 'string' && value.trimStart().startsWith('[');
+  return String([isList ? parsed(value) : value].flat(2)[0]);
+}
+
+/** Returns a size of the videos, for an export: from the latent of the model. */
+function writtenSize(axis: 0 | 1 | 2) {
+  return ({ config }: Exported): number | undefined => {
+    const shape = modelShape(config);
+    if (!isVideoModel(shape)) return undefined;
+    const extent = shape.latent[axis];
+    const name =
+      'like' in shape && shape.like !== undefined ? modelNamed(shape.like) : modelNamed(config.model);
+    return axis === 0 ? 4 * (extent - 1) + 1 : extent * (name === null ? 8 : pixelsPerPosition(name));
+  };
+}
+
+/**
+ * Returns the meaning of an end of the timesteps that are drawn. The ends of the two experts meet at the model's boundary; DiffSynth-Studio
+ * counts timesteps, and here the boundary is a share of noise.
+ */
+function boundaryMeaning({ key, value, other }: KeyInput): Translation {
+  const share = numberOf(value);
+  const boundary = boundaryOfShare(share);
+  if (boundary === null) return { effect: 'none', why: 'is the end of all timesteps' };
+  const name = modelOf(other);
+  const shape = name === null ? null : modelShape({ model: name });
+  if (shape === null || !isVideoModel(shape) || shape.experts === 1)
+    return { effect: 'none', why: `no model with two experts is named, so no expert begins at ${share}` };
+  const expert = expertOf(firstFile(other('model_paths') ?? other('model_id_with_origin_paths')));
+  if ((expert === 'low') === (key === 'max_timestep_boundary'))
+    return {
+      effect: 'warning',
+      why: `the ${expert ?? 'high'}-noise expert has no end of its timesteps here; both experts run, each on its side of model.boundary`,
+    };
+  const own = shareOfHighNoise(shape.boundary);
+  return share === own
+    ? { effect: 'used', why: `is model.boundary: ${shape.boundary}, the model's own` }
+    : {
+        sets: { 'model.boundary': boundary },
+        why: `the model's own boundary is ${shape.boundary}, for which DiffSynth-Studio has ${own}`,
+      };
+}
+
 function sizeMeaning({ other }: KeyInput): Translation {
   const latent = latentOf(other);
   return latent === null
     ? { effect: 'none', why: SIZE }
     : { effect: 'used', why: `model.latent: ${JSON.stringify(latent)}` };
 }
+
+/** Returns the row of an argument without a value that switches a setting on; an export has it if `isThere`. */
+function switchKey(path: string, isThere: (exported: Exported) => boolean = () => true): KeyRow {
+  const row = decides(path, ({ value }) => ({ sets: { [path]: yesOf(value) } }));
+  return flag(
+    both(row, (exported) =>
+      settingAt(exported.config, path) === true && isThere(exported) ? true : undefined,
+    ),
+  );
+}
+
+/** Whether nothing is sharded. Otherwise, DeepSpeed offloads, and its settings are in the YAML of Accelerate. */
+function isWithoutDeepSpeed({ config: { parallel } }: Exported): boolean {
+  return STRATEGIES[parallel.strategy].zeroStage === 0;
+}
+
+/** The row of an argument that only --task dmd2 uses. */
+const ofDistillation: KeyRow = {
+  ...refused('distillation is not built here; a dit learns flow matching'),
+  mean: ({ other }) =>
+    String(other('task') ?? '').includes('dmd2')
+      ? { effect: 'refused', why: 'distillation is not built here; a dit learns flow matching' }
+      : { effect: 'none', why: 'is for --task dmd2' },
+};
 
 /** Arguments of DiffSynth-Studio's scripts for other models, and of its newer releases. Source: diffsynth/diffusion/parsers.py. */
 const OTHERS: KeyTable = {
@@ -189,10 +293,26 @@ const OTHERS: KeyTable = {
   ...Object.fromEntries(
     'discriminator_learning_rate fake_score_learning_rate feature_indices gan_loss_weight gan_r1_reg_alpha gan_r1_reg_weight matching_t_max matching_t_mean matching_t_min matching_t_sampling matching_t_std student_grad_clip_norm student_sample_steps student_sample_type student_schedule student_t_list student_update_freq teacher_cfg_scale'
       .split(' ')
-      .map((name) => [`dmd2_${name}`, refused('distillation is not built here; a dit learns flow matching')]),
+      .map((name) => [`dmd2_${name}`, ofDistillation]),
   ),
   embedded_guidance: none('is for models that are not built here'),
 };
+
+/** Finds a model whose transformer reads an image beside the noise, and that no argument gives an image. */
+function imageFindings(read: KeyInput['other']): readonly Finding[] {
+  const name = modelOf(read);
+  const shape = name === null ? null : modelShape({ model: name });
+  if (name === null || shape === null || !isVideoModel(shape)) return [];
+  const isImageRead = shape.inChannels > shape.outChannels;
+  const inputs = String(read('extra_inputs') ?? '').split(',');
+  if (!isImageRead || (releaseOf(name)?.release.inputs ?? []).every((input) => inputs.includes(input)))
+    return [];
+  const key = read('model_paths') === undefined ? 'model_id_with_origin_paths' : 'model_paths';
+  const why =
+    `model: "${name}"; DiffSynth-Studio stops at the first step: without --extra_inputs input_image, ` +
+    `its transformer gets ${shape.outChannels} channels in place of ${shape.inChannels}`;
+  return [{ key, effect: 'warning', why }];
+}
 
 export const DIFFSYNTH: Dialect = {
   name: 'DiffSynth-Studio',
@@ -200,9 +320,9 @@ export const DIFFSYNTH: Dialect = {
     model_paths: decides('model', allFiles),
     model_id_with_origin_paths: decides('model', identifiers),
     ...settingKeys('transformers', {
-      'optimizer.lr': number,
-      'optimizer.weightDecay': number,
-      accumulation: whole,
+      'optimizer.lr': { learning_rate: settingBoth('optimizer.lr', number) },
+      'optimizer.weightDecay': { weight_decay: settingBoth('optimizer.weightDecay', number) },
+      accumulation: { gradient_accumulation_steps: settingBoth('accumulation', whole) },
     }),
     ...settingKeys('diffSynth', {
       activationCheckpointing: {
@@ -215,18 +335,15 @@ export const DIFFSYNTH: Dialect = {
         ),
       },
       'offload.activations': {
-        use_gradient_checkpointing_offload: flag(
-          decides('offload.activations', ({ value }) => ({ sets: { 'offload.activations': yesOf(value) } })),
-        ),
+        use_gradient_checkpointing_offload: switchKey('offload.activations'),
       },
       'offload.parameters': {
-        enable_model_cpu_offload: flag(
-          decides('offload.parameters', ({ value }) => ({ sets: { 'offload.parameters': yesOf(value) } })),
-        ),
+        enable_model_cpu_offload: switchKey('offload.parameters', isWithoutDeepSpeed),
       },
       'offload.optimizer': {
-        enable_optimizer_cpu_offload: flag(
-          decides('offload.optimizer', ({ value }) => ({ sets: { 'offload.optimizer': yesOf(value) } })),
+        enable_optimizer_cpu_offload: switchKey(
+          'offload.optimizer',
+          (exported) => exported.config.offload.parameters && isWithoutDeepSpeed(exported),
         ),
       },
     }),
@@ -242,9 +359,9 @@ export const DIFFSYNTH: Dialect = {
       ),
     ),
     dataset_num_workers: none('ranks make their batches themselves'),
-    ...Object.fromEntries(
-      ['height', 'width', 'num_frames'].map((key) => [key, decides('model.latent', sizeMeaning)]),
-    ),
+    height: both(decides('model.latent', sizeMeaning), writtenSize(1)),
+    width: both(decides('model.latent', sizeMeaning), writtenSize(2)),
+    num_frames: both(decides('model.latent', sizeMeaning), writtenSize(0)),
     max_pixels: none(SIZE),
     num_epochs: none('data never ends here, so a run counts steps; write steps'),
     trainable_models: none('the transformers train, and text encoders do not'),
@@ -262,15 +379,12 @@ export const DIFFSYNTH: Dialect = {
     tokenizer_path: none('the words of a caption are its tokens here'),
     audio_processor_path: none('audio is random numbers here'),
     audio_processor_config: none('audio is random numbers here'),
-    max_timestep_boundary: none(
-      'write model.boundary: the high-noise expert runs at this share of the largest timestep and above it',
-    ),
-    min_timestep_boundary: none(
-      'write model.boundary: the high-noise expert runs at this share of the largest timestep and above it',
-    ),
+    max_timestep_boundary: decides('model.boundary', boundaryMeaning),
+    min_timestep_boundary: decides('model.boundary', boundaryMeaning),
     initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
     ...OTHERS,
   },
+  checks: imageFindings,
   usual: (other) => {
     const latent = latentOf(other);
     return {

@@ -27,6 +27,9 @@ SOURCES = [
     ("TorchTitan", "torchtitan", "0.2.2", "torchtitan/config", ["JobConfig"]),
 ]
 
+# The dialect, the package, its version, and the file that adds the arguments to parsers.
+PARSERS = [("DiffSynth-Studio", "diffsynth", "2.1.12", "diffsynth/diffusion/parsers.py")]
+
 
 def download(package: str, version: str, folder: pathlib.Path) -> pathlib.Path:
     """Returns the folder of a package's files."""
@@ -147,6 +150,16 @@ def megatron_keys(clone: pathlib.Path) -> dict[str, Any]:
     return dict(sorted(keys.items()))
 
 
+def parser_keys(path: pathlib.Path) -> dict[str, Any]:
+    """Arguments that a file adds to a parser; a switch is False unless it is given."""
+    keys: dict[str, Any] = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            options = {one.arg: one.value for one in node.keywords}
+            keys.update({written(one.value): default_of(options.get("default")) for one in node.args if isinstance(one, ast.Constant)})
+    return dict(sorted(keys.items()))
+
+
 def main() -> None:
     folder, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     versions: dict[str, str] = {}
@@ -158,6 +171,9 @@ def main() -> None:
         for name in classes:
             keys[dialect].update(found.fields(name))
         keys[dialect] = dict(sorted(keys[dialect].items()))
+    for dialect, package, version, inner in PARSERS:
+        versions[package] = version
+        keys[dialect] = parser_keys(download(package, version, folder) / inner)
     if len(sys.argv) > 3:
         clone = pathlib.Path(sys.argv[3])
         commit = subprocess.run(["git", "-C", str(clone), "rev-parse", "--short=12", "HEAD"], capture_output=True, check=True)

@@ -184,8 +184,60 @@ def read_peft(folder: str, _world: int) -> dict[str, Any]:
     return {"layers": [name.removeprefix("base_model.model.").removesuffix(ending) for name in names], "rank": rank}
 
 
+# Arguments that train.py adds to those of its package. Source: wan_parser, examples/wanvideo/model_training of DiffSynth-Studio, commit fed7b18.
+WAN_ARGUMENTS = [
+    ("--tokenizer_path", {"type": str, "default": None}),
+    ("--audio_processor_path", {"type": str, "default": None}),
+    ("--max_timestep_boundary", {"type": float, "default": 1.0}),
+    ("--min_timestep_boundary", {"type": float, "default": 0.0}),
+    ("--initialize_model_on_cpu", {"default": False, "action": "store_true"}),
+    ("--framewise_decoding", {"default": False, "action": "store_true"}),
+]
+
+
+def read_diffsynth(folder: str, _world: int) -> dict[str, Any]:
+    """Each machine's YAML as Accelerate loads it, and the arguments of each launch as DiffSynth-Studio's parser reads them."""
+    import argparse
+    import glob
+    import importlib.util
+    import shlex
+
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+    package = importlib.util.find_spec("diffsynth")
+    assert package is not None and package.submodule_search_locations is not None
+    # The package itself imports torchvision and others, which its file of arguments does not need.
+    path = os.path.join(package.submodule_search_locations[0], "diffusion", "parsers.py")
+    spec = importlib.util.spec_from_file_location("parsers", path)
+    assert spec is not None and spec.loader is not None
+    parsers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parsers)
+    machines = []
+    for config in sorted(glob.glob(os.path.join(folder, "accelerate_*.yaml"))):
+        loaded = load_config_from_file(config).to_dict()
+        with open(config.replace("accelerate_", "launch_").replace(".yaml", ".sh"), encoding="utf-8") as file:
+            text = file.read().replace("\\\n", " ")
+        launches = []
+        for command in text.split("accelerate launch ")[1:]:
+            words = shlex.split(command)
+            at = next(i for i, word in enumerate(words) if word.endswith("train.py"))
+            named = [config if word == os.path.basename(config) else word for word in words[: at + 1]]
+            named = ["29500" if word == "$PORT" else word for word in named]
+            args, _, _ = _validate_launch_command(launch_command_parser().parse_args(named))
+            parser = parsers.add_video_size_config(parsers.add_general_config(argparse.ArgumentParser()))
+            for name, options in WAN_ARGUMENTS:
+                parser.add_argument(name, **options)
+            rest = words[at + 1 :]
+            end = rest.index("exec") if "exec" in rest else len(rest)
+            launches.append({"launch": {"zero": args.zero_stage, "backend": args.dynamo_backend}, "args": vars(parser.parse_args(rest[:end]))})
+        machines.append({"yaml": loaded, "launches": launches})
+    return {"machines": machines}
+
+
 READERS = {
     "accelerate": read_accelerate,
+    "diffsynth": read_diffsynth,
     "deepspeed": read_deepspeed,
     "peft": read_peft,
     "transformers": read_transformers,

@@ -59,8 +59,12 @@ test('swift refuses what would train something else', () => {
 
 test('models, targets, places and folders that cannot be exported are refused with a next step', (context) => {
   assert.match(
-    refusal({ model: 'wan-tiny', data: 'synthetic' }, 'torchrun'),
-    /kind 'gpt', 'llama' and models of your own, not 'dit'/,
+    refusal({ model: 't5-tiny', data: 'synthetic' }, 'torchrun'),
+    /kind 'gpt', 'llama', 'dit' and models of your own, not 't5-encoder'/,
+  );
+  assert.match(
+    refusal({ model: 'wan-tiny', data: 'synthetic' }, 'megatron'),
+    /'megatron' has no models of kind 'dit'; export to .*'accelerate'/,
   );
   assert.match(refusal({}, 'torchrn'), /did you mean 'torchrun'/);
   assert.match(refusal({}, 'slurm', { gpusPerMachine: 0 }), /gpusPerMachine is 0/);
