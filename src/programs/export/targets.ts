@@ -4,9 +4,9 @@ import { deepSpeedConfig } from './deepspeed-config';
 import { deepSpeedFiles, slurmFile, torchrunFile } from './launch-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
-import { ownNotes } from './own-model';
+import { isPythonCode, ownNotes } from './own-model';
 import { MEGATRON_EXCEPTIONS, swiftExceptions } from './program-exceptions';
-import { SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
+import { type Package, SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
 import {
   ACCELERATE_DEEPSPEED_EXCEPTIONS,
   ACCELERATE_EXCEPTIONS,
@@ -21,7 +21,8 @@ import { accelerateScript, deepSpeedScript, torchScripts } from './train-script'
 export const TORCH = {
   takesOwnModels: true,
   originals: ['torch', 'fullyShard', 'fsdp'],
-  packages: () => [],
+  packages: ({ shape }: BundleFacts): readonly Package[] =>
+    shape.kind === 'own' && isPythonCode(shape.code) ? shape.code.packages : [],
   data: 'batches',
   except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
