@@ -35,6 +35,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   load: 'run.load',
   probe: 'the trial of a setting',
   trace: 'run.export',
+  exportOwn: 'run.export',
   evaluate: 'run.evaluate',
   sampleVideo: 'run.sampleVideo',
   sample: 'run.sample',

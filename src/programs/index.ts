@@ -9,6 +9,7 @@ export {
   writeBundle,
 } from './bundle/bundle';
 export type { ExportedSetting, ExportReport } from './bundle/report';
+export type { OwnBundleModel, PythonCode } from './export/target';
 export { type Foreign, foreignOf, type ReadOptions, readAll, readConfig } from './read';
 export { linesText, readingText, wrapped } from './reading-text';
 export { handOvers } from './registry/hand-over';

@@ -86,6 +86,10 @@ export class TorchBatches {
 
   #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what' | 'skipped'>): BatchesMade {
     const { validation } = this.#source;
+    if (this.#source === OF_RANKS)
+      throw new ConfigError(
+        'evaluate: the function that model.batches names makes batches of training only; compute a loss in a %%ranks --python cell',
+      );
     if (validation == null) {
       throw new ConfigError(
         'evaluate needs rows that are never trained on, and this run has none; give them in the config, as data: { path: ' +
@@ -148,10 +152,17 @@ function sourceOf(
   prepared: PreparedData | undefined,
 ): BatchesOf<Microbatch> {
   const shape = modelShape(config);
+  if (shape.kind === 'python' && shape.batches !== undefined) return OF_RANKS;
   if (shape.kind !== 'dit') return mapped(createBatches(config, { world, prepared }), ofTokens);
   const encodes = config.textEncoder !== null;
   return mapped(videosOf({ config, shape, world, prepared }), (videos) => ofVideos(shape, videos, encodes));
 }
+
+/** Batches without tensors: the function of a model in Python makes them in the ranks. */
+const OF_RANKS: BatchesOf<Microbatch> = {
+  name: 'model.batches',
+  batch: () => ({ batch: 0, columns: [] }),
+};
 
 /** Converts all batches of a source. */
 function mapped<Batch>(

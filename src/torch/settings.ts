@@ -1,4 +1,11 @@
-import { isChanged, type SettingPath, type TrainConfig, usualConfig, WHOLE_SETTINGS } from '../config';
+import {
+  isChanged,
+  modelShape,
+  type SettingPath,
+  type TrainConfig,
+  usualConfig,
+  WHOLE_SETTINGS,
+} from '../config';
 import { ConfigError } from '../core';
 import type { TorchFramework } from '../launch';
 import { refusedValues } from './values';
@@ -73,6 +80,15 @@ export function torchSupport(
   return unread ?? (changes === 'nothing' ? ignored('no training depends on it') : 'done');
 }
 
+/** Returns warnings about settings of data that a model with batches of its own does not read. */
+function unreadBeside(asked: readonly SettingPath[], config: TrainConfig): string[] {
+  const shape = modelShape(config);
+  if (shape.kind !== 'python' || shape.batches === undefined) return [];
+  return asked
+    .filter((path) => path === 'data' || path === 'batch')
+    .map((path) => `${path} has no effect: model.batches names the function that makes the batches`);
+}
+
 /**
  * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG, which names each setting that PyTorch's ranks
  * do not support.
@@ -89,6 +105,12 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework, wo
       warnings.push(`${row.path} has no effect with engine 'torch': ${support.ignored}`);
     else if ((row.idle?.(config) ?? null) === null) problems.push(`${row.path}: ${support.refused}`);
   }
+  warnings.push(
+    ...unreadBeside(
+      asked.map(({ path }) => path),
+      config,
+    ),
+  );
   problems.push(...refusedValues(config, framework, world));
   if (problems.length === 0) return warnings;
   throw new ConfigError(

@@ -64,7 +64,13 @@ export type {
   TracedTensor,
   TracedValue,
 } from './tracing/program';
-export { type StoredTrace, traceAndStore, type WantedBatches } from './tracing/write-trace';
+export {
+  type StoredBatches,
+  type StoredTrace,
+  storeTokens,
+  traceAndStore,
+  type WantedBatches,
+} from './tracing/write-trace';
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';

@@ -56,6 +56,10 @@ export async function sampleFrom(
  */
 export function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
   const shape = modelShape(config);
+  if (shape.kind === 'python' && (shape.batches !== undefined || shape.loss !== undefined))
+    throw new ConfigError(
+      'sample: a model with batches or a loss of its own may give no logits of tokens; call it in a %%ranks --python cell',
+    );
   if (shape.kind === 'python' || isLanguageModel(shape)) return shape;
   if (shape.kind === 'own')
     return { seq: ownData(config.data)?.seq ?? Number.POSITIVE_INFINITY, vocab: Number.POSITIVE_INFINITY };

@@ -101,7 +101,12 @@ const optimizer = optim.adamW(DDP(model));`,
     },
   },
   'docs/how-to/export.md': {
-    files: (folder) => writeFileSync(join(folder, 'train.toml'), TORCHTITAN),
+    torch: true,
+    files: (folder) => {
+      writeFileSync(join(folder, 'train.toml'), TORCHTITAN);
+      writeBlock(folder, 'two_inputs.py', 'docs/how-to/export.md', 'class Score(nn.Module)');
+    },
+    checkedBy: { 'class Score(nn.Module)': 'test/pages/cells.torch.test.ts' },
   },
   'docs/how-to/hang.md': { before: { 'job.why()': [JOB, HANG] } },
   'docs/how-to/lora.md': { files: writeLlama },

@@ -17,6 +17,8 @@ const pythonSchema = z.strictObject({
   python: z.string().min(1),
   class: z.string().min(1),
   options: z.record(z.string(), z.json()).default({}),
+  batches: z.string().min(1).optional(),
+  loss: z.string().min(1).optional(),
   vocab: size.default(256),
   seq: size,
 });
@@ -50,20 +52,23 @@ export interface LikeInput {
   readonly tied?: boolean;
 }
 
+/** A class in Python; `seq` is the length of its rows of tokens, so a model with `batches` needs none. */
+type PythonInput = Omit<z.input<typeof pythonSchema>, 'kind' | 'seq'> & { readonly seq?: number };
+
 /**
  * A model by name, by its sizes, like a known one, by a folder in Hugging Face's format: { from: './llama' }, or by a class of
  * Python. The schema reads no files: `readModelFiles` has put a folder's sizes in place of the folder.
  */
 export const modelSchema = z.preprocess((value, context) => {
   if (typeof value === 'string') return modelNamed(value) ?? value;
-  if (isPythonModel(value)) return { ...value, kind: 'python' };
+  if (isPythonModel(value)) return { ...('batches' in value ? { seq: 1 } : {}), ...value, kind: 'python' };
   if (isLike(value)) return sizesLike(value);
   if (!isPretrained(value)) return value;
   context.addIssue({ code: 'custom', message: unreadReason(value), input: value });
   return z.NEVER;
 }, nameOrSizes) as unknown as z.ZodType<
   z.output<typeof nameOrSizes>,
-  z.input<typeof nameOrSizes> | LikeInput | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
+  z.input<typeof nameOrSizes> | LikeInput | PretrainedInput | PythonInput
 >; // the types that `modelSchema` accepts
 
 function isLike(value: unknown): value is { readonly like: unknown } {
@@ -213,6 +218,12 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
     "the class, or a function, as 'Net' or 'AutoModelForCausalLM.from_pretrained'; it makes a torch.nn.Module whose forward takes tokens [batch, seq] and returns logits [batch, seq, vocab], or an object that has them as `logits`",
   ),
   options: onlyTorch('keyword arguments of the class'),
+  batches: onlyTorch(
+    "a function of the file, as 'batches', that returns microbatch `index` of data-parallel rank `rank`: batches(rank, index); with `loss` a pair (inputs, targets), else only inputs. Inputs are a tensor, or tensors in a dict (by name) or a tuple (in order), which forward gets; `data`, `batch`, `seq` and `vocab` then have no effect; default: rows of tokens from `data`",
+  ),
+  loss: onlyTorch(
+    "a function of the file, as 'loss', or of torch.nn.functional, as 'mse_loss', that gets forward's result and the targets; default: with `batches`, forward returns the loss (a scalar tensor, or its field `loss`), else the cross-entropy of tokens",
+  ),
 };
 
 function read(says: string, form?: string): ModelPart {

@@ -136,6 +136,14 @@ export type RankWork =
       readonly dataRanks: number;
       readonly batches: WantedBatches;
     }
+  /** Stores batches of all data-parallel ranks of a model in Python, and describes its code; only ranks of PyTorch do this. */
+  | {
+      readonly kind: 'exportOwn';
+      readonly run: number;
+      readonly folder: string;
+      readonly dataRanks: number;
+      readonly batches: WantedBatches;
+    }
   | {
       readonly kind: 'steps';
       readonly run: number;

@@ -33,7 +33,7 @@ const NO_RUN = 0;
 /** Work that belongs to a run. */
 export type TrainingWork = Exclude<
   RankWork,
-  { kind: 'cell' | 'function' | 'put' | 'get' | 'python' | 'measure' | 'recover' }
+  { kind: 'cell' | 'function' | 'put' | 'get' | 'python' | 'measure' | 'recover' | 'exportOwn' }
 >;
 
 /** The parts that training on a rank needs. */

@@ -186,6 +186,7 @@ export class RankWorker {
       case 'measure':
         return measure(work.measurement, scope);
       case 'python':
+      case 'exportOwn':
         throw new ShardlabError(
           'ENGINE',
           "this rank runs JavaScript; launch with engine: 'torch' for Python",

@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { dataRanksOf, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
+import { dataRanksOf, isOwnModel, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
 import { ConfigError, formatBytes, isWhole, makeFolder, ShardlabError, shown } from '../../core';
 import {
   type BatchSource,
@@ -11,6 +11,7 @@ import {
 } from '../../training';
 import { exportedLines } from '../export/launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from '../export/model-folder';
+import { isPythonCode } from '../export/own-model';
 import { packageLines, requirementsText } from '../export/requirements';
 import { type BundleFacts, builtInShape, type OwnBundleModel, type Target, worldOf } from '../export/target';
 import { targetNames, targets } from '../registry/registry';
@@ -87,7 +88,7 @@ export function planBundle(
 /** Returns the model of a config that only a config describes. Throws: CONFIG for other kinds of models, and for batches of a function. */
 function bundleModel(config: TrainConfig): BundleFacts['shape'] {
   const shape = modelShape(config);
-  if (shape.kind === 'own')
+  if (isOwnModel(shape))
     throw new ConfigError(
       'export: a model of your own is exported from a run, whose ranks run its forward once: run.export({ to, out })',
     );
@@ -345,7 +346,7 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
 
 function modelText({ shape }: BundleFacts): string {
   return shape.kind === 'own'
-    ? 'A model of your own (model.py)'
+    ? `A model of your own (${isPythonCode(shape.code) ? (shape.code.files[0]?.path ?? shape.code.module) : 'model.py'})`
     : `A ${shape.kind} of ${shape.layers} layers`;
 }
 

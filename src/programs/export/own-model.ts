@@ -5,7 +5,7 @@ import { HELPERS } from './own-helpers';
 import { requireFreeNames } from './own-names';
 import { torchDtype } from './own-operations';
 import { pythonValue } from './python';
-import type { OwnBundleModel } from './target';
+import type { BundleFile, OwnBundleModel, PythonCode } from './target';
 
 /** Names that classes of model.py cannot have. */
 const RESERVED = new Set([
@@ -15,7 +15,7 @@ const RESERVED = new Set([
 ]);
 
 /** Returns model.py: the classes of a traced model, and its loss. Throws: CONFIG for what PyTorch's code cannot say. */
-export function ownModelText(program: TracedProgram): { readonly text: string; readonly className: string } {
+function ownModelText(program: TracedProgram): { readonly text: string; readonly className: string } {
   requireFreeNames(program);
   const writer = new ModelWriter(program);
   const className = writer.classOf('');
@@ -256,28 +256,87 @@ class ModelWriter {
 
 /** Returns sentences about differences of a user's own model from a run here. */
 export function ownNotes({
-  program,
+  code,
   isRepeatable,
-}: Pick<OwnBundleModel, 'program' | 'isRepeatable'>): readonly string[] {
-  const { modules, body } = program;
-  const drops =
-    modules.some(({ layer }) => layer?.name.startsWith('Dropout') === true && layer.args[0] !== 0) ||
-    JSON.stringify(body).includes('"ShardlabDropout"');
+}: Pick<OwnBundleModel, 'code' | 'isRepeatable'>): readonly string[] {
+  const seeds = isPythonCode(code)
+    ? 'torch.Generator().manual_seed(index + 1)'
+    : "tf.randomNormal(shape, 0, 1, 'float32', index + 1), because the seed 0 counts as none";
   return [
-    ...program.fixed,
+    ...(isPythonCode(code) ? pythonNotes(code) : code.fixed),
     ...(isRepeatable
       ? []
       : [
-          "The batch function returns another batch when it is called again with the same rank and index, so the run here trains on other batches than those in data/. Give its random numbers seeds: tf.randomNormal(shape, 0, 1, 'float32', index + 1), because the seed 0 counts as none.",
+          `The batch function returns another batch when it is called again with the same rank and index, so the run here trains on other batches than those in data/. Give its random numbers seeds: ${seeds}.`,
         ]),
-    ...(drops
+    ...(!isPythonCode(code) && drops(code)
       ? ["Dropout draws PyTorch's random numbers: other elements are dropped than here, so losses differ."]
       : []),
   ];
 }
 
+function pythonNotes({ skipsParameters }: PythonCode): readonly string[] {
+  return [
+    'The Python is a copy: files that it opens, such as a vocabulary, are not in the bundle.',
+    ...(skipsParameters
+      ? [
+          'Under DDP, train.py says find_unused_parameters=True, because a forward may leave parameters out; take it out if every pass reaches all of them.',
+        ]
+      : []),
+  ];
+}
+
+function drops({ modules, body }: TracedProgram): boolean {
+  return (
+    modules.some(({ layer }) => layer?.name.startsWith('Dropout') === true && layer.args[0] !== 0) ||
+    JSON.stringify(body).includes('"ShardlabDropout"')
+  );
+}
+
+/** Whether a model's code is the user's own Python. */
+export function isPythonCode(code: OwnBundleModel['code']): code is PythonCode {
+  return 'files' in code;
+}
+
+/** What train.py has of a user's own model. */
+export interface WrittenModel {
+  readonly files: readonly BundleFile[];
+  readonly className: string;
+  /** The import of the model, and the expressions that make it. */
+  readonly imports: string;
+  readonly model: string;
+  readonly arguments: string;
+  /** The function of train.py that computes a batch's loss; null: the model's file has it, or it is that of language models. */
+  readonly loss: string | null;
+  readonly units: readonly string[];
+  readonly ties: PythonCode['ties'];
+  /** Whether some parameters that train get no gradient in a pass. */
+  readonly skipsParameters: boolean;
+  /** Whether data/ has integers as int32, which PyTorch's layers and losses read as int64. */
+  readonly hasInt32: boolean;
+}
+
+/** Returns what train.py has of a user's own model. Throws: CONFIG for what PyTorch's code cannot say. */
+export function writtenModel({ code }: OwnBundleModel): WrittenModel {
+  if (isPythonCode(code)) {
+    const { files, module, model, arguments: given, loss, units, ties, skipsParameters } = code;
+    const imports = `import ${module} as own_model`;
+    return {
+      ...{ files, className: model, imports, model: `own_model.${model}`, arguments: given },
+      ...{ loss, units, ties, skipsParameters, hasInt32: !code.makesBatches },
+    };
+  }
+  const { text, className } = ownModelText(code);
+  return {
+    files: [{ path: 'model.py', text }],
+    ...{ className, imports: `from model import ${className}, loss_of`, model: className, arguments: '' },
+    ...{ loss: null, units: code.units, ties: tiesOf(code), skipsParameters: code.leavesParametersOut },
+    hasInt32: true,
+  };
+}
+
 /** Returns the second names of parameters and buffers, each with the name under which the weights have the values. */
-export function tiesOf({ modules }: TracedProgram): readonly (readonly [second: string, first: string])[] {
+function tiesOf({ modules }: TracedProgram): readonly (readonly [second: string, first: string])[] {
   const at = new Map(modules.map((module) => [module.path, module]));
   const ties: (readonly [string, string])[] = [];
   const visit = (path: string, name: string): void => {

@@ -9,7 +9,7 @@ import { ShardlabError } from '../../core';
 import type { TracedProgram } from '../../training';
 import type { Exported, KeyTable } from '../rows/key-row';
 import type { ReadLine } from '../rows/reading';
-import type { Package } from './requirements';
+import type { Package, PinnedPackage } from './requirements';
 
 /** The config of a built-in language model that bundles can build. */
 export type BuiltInBundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
@@ -17,10 +17,32 @@ export type BuiltInBundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }
 /** The config of a video model, for which a target has another program or other scripts: see `Target.videos`. */
 export type VideoBundleModel = Extract<BuiltInModel, { kind: 'dit' }>;
 
-/** A user's own model, as it was traced; `steps` is the number of steps whose batches are stored. */
+/** A model in a file or a package of Python, as a rank of PyTorch describes it. */
+export interface PythonCode {
+  /** The user's files as they stand, by their paths within the bundle; none for a class of a package. */
+  readonly files: readonly { readonly path: string; readonly text: string }[];
+  /** The installed packages that the files import. */
+  readonly packages: readonly PinnedPackage[];
+  readonly module: string;
+  /** The name of the class in the module, and its arguments, as Python writes them. */
+  readonly model: string;
+  readonly arguments: string;
+  /** The function that computes the loss of a stored batch; null: the cross-entropy of a language model. */
+  readonly loss: string | null;
+  /** The modules that FSDP gathers as units, inner modules first, without the model itself. */
+  readonly units: readonly string[];
+  /** The second names of parameters and buffers, each with the name under which the weights have the values. */
+  readonly ties: readonly (readonly [second: string, first: string])[];
+  /** Whether the file's own function makes the batches; if not, they are rows of tokens. */
+  readonly makesBatches: boolean;
+  /** Whether a pass may reach only some parameters. */
+  readonly skipsParameters: boolean;
+}
+
+/** A user's own model, as it was traced or as its files are; `steps` is the number of steps whose batches are stored. */
 export interface OwnBundleModel {
   readonly kind: 'own';
-  readonly program: TracedProgram;
+  readonly code: TracedProgram | PythonCode;
   readonly steps: number;
   /** Whether a batch is the same when it is made again. */
   readonly isRepeatable: boolean;

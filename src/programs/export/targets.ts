@@ -8,9 +8,9 @@ import { argumentNotes, diffSynthFiles, diffSynthReads, namesKept } from './diff
 import { deepSpeedFiles, slurmFile, torchrunFile } from './launch-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
-import { ownNotes } from './own-model';
+import { isPythonCode, ownNotes } from './own-model';
 import { MEGATRON_EXCEPTIONS, swiftExceptions } from './program-exceptions';
-import { DIFFSYNTH_PACKAGE, SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
+import { DIFFSYNTH_PACKAGE, type Package, SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
 import {
   ACCELERATE_DEEPSPEED_EXCEPTIONS,
   ACCELERATE_EXCEPTIONS,
@@ -25,7 +25,8 @@ import { accelerateScript, deepSpeedScript, torchScripts } from './train-script'
 export const TORCH = {
   takesOwnModels: true,
   originals: ['torch', 'fullyShard', 'fsdp'],
-  packages: () => [],
+  packages: ({ shape }: BundleFacts): readonly Package[] =>
+    shape.kind === 'own' && isPythonCode(shape.code) ? shape.code.packages : [],
   data: 'batches',
   except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { gradScalerOf, isSharded, llamaFfn, reduceDtypeOf, STRATEGIES, type TrainConfig } from '../../config';
 import { findInstallation } from '../../core';
 import { torchOptimizer } from './optimizer-arguments';
-import { ownModelText, tiesOf } from './own-model';
+import { isPythonCode, writtenModel } from './own-model';
 import { keywords, pythonValue } from './python';
 import { leastOf, scheduleFlags, scheduleNumbers } from './script-schedule';
 import {
@@ -177,48 +177,51 @@ function withTraining(
 }
 
 /** Returns train.py and model.py of a user's own model, for torchrun: DDP, ZeroRedundancyOptimizer or fully_shard. */
-function ownScripts(facts: BundleFacts, { program, steps }: OwnBundleModel): BundleFile[] {
+function ownScripts(facts: BundleFacts, shape: OwnBundleModel): BundleFile[] {
   const { config } = facts;
   const { strategy } = config.parallel;
-  const { text, className } = ownModelText(program);
-  const inScript = isWordOf(['common', 'own'], className) ? 'Net' : className;
+  const isPython = isPythonCode(shape.code);
+  const written = writtenModel(shape);
+  const { files, className, ties } = written;
+  const isTaken = !isPython && isWordOf(['common', 'own'], className);
   const isByUnits = isSharded(strategy, 'gradient');
-  const ties = tiesOf(program);
   const { axes, sizes } = meshOf(facts);
   const filling = withTraining(facts, {
-    title: `Trains ${className} of model.py under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}; see README.md.`,
-    imports: [
-      `from model import ${className === inScript ? className : `${className} as ${inScript}`}, loss_of`,
-    ],
+    title: `Trains ${className}${files[0] === undefined ? '' : ` of ${files[0].path}`} under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}; see README.md.`,
+    imports: [isTaken ? `from model import ${className} as Net, loss_of` : written.imports],
+    ...(written.loss === null ? {} : { code: written.loss }),
     flags: {
       IS_SHARDED: isByUnits,
       IS_ON_HOST: config.offload.parameters,
       IS_ZERO_1: shardsOptimizer(config),
       HAS_TIES: ties.length > 0,
+      WIDENS: written.hasInt32,
+      DRAWS: isPython,
       ...passFlags(config),
     },
     constants: {
+      SEED: config.seed,
       RANKS: worldOf(facts),
-      BATCHES: steps * config.accumulation,
-      UNITS: `[${program.units.map((name) => JSON.stringify(name)).join(', ')}]`,
+      BATCHES: shape.steps * config.accumulation,
+      UNITS: `[${written.units.map((name) => JSON.stringify(name)).join(', ')}]`,
       TIES: `{${ties.map(([second, first]) => `${JSON.stringify(second)}: ${JSON.stringify(first)}`).join(', ')}}`,
     },
     inlined: {
-      MODEL: inScript,
+      MODEL: isTaken ? 'Net' : written.model,
       SIZES: tuple(sizes),
       AXES: tuple(axes.map((axis) => `"${axis}"`)),
       LOW: lowOf(config),
       '**SHARDING': shardOptions(config),
       '**BUCKETS': [
         ...bucketOptions(config),
-        ...(program.leavesParametersOut ? ['find_unused_parameters=True'] : []),
+        ...(written.skipsParameters ? ['find_unused_parameters=True'] : []),
       ].join(', '),
+      // The last name, so that no other name takes the place of a word in the user's arguments.
+      '**ARGUMENTS': written.arguments,
     },
   });
-  return [
-    { path: 'train.py', text: scriptFrom(['common', 'own'], filling) },
-    { path: 'model.py', text },
-  ];
+  const templates = isPython && written.loss === null ? ['common', 'tokens', 'own'] : ['common', 'own'];
+  return [{ path: 'train.py', text: scriptFrom(templates, filling) }, ...files];
 }
 
 function nthOf({ activationCheckpointing: chosen }: TrainConfig): number | null {
@@ -316,18 +319,27 @@ export interface Filling {
   readonly constants: Readonly<Record<string, string | number>>;
   /** Imports of other files of the bundle. */
   readonly imports?: readonly string[];
+  /** Code beside that of the templates, which stays as it is. */
+  readonly code?: string;
   /** Expressions that take the place of names or of '**OPTIONS'. */
   readonly inlined: Readonly<Record<string, string>>;
 }
 
 /** Returns a script that is made of some of the files, which are named without '.py'. Throws: errors of the file system. */
 function scriptFrom(files: readonly string[], filling: Filling): string {
-  const all = files.flatMap((name) => partsOf(readTemplate(name), filling));
-  const returned = Object.fromEntries(all.flatMap(({ text }) => returnedBy(text)));
+  const own = partsOf(filling.code ?? '', filling).map((part) => ({ ...part, isOwn: true }));
+  const all = [
+    ...files.slice(0, 1).flatMap((name) => partsOf(readTemplate(name), filling)),
+    ...own,
+    ...files.slice(1).flatMap((name) => partsOf(readTemplate(name), filling)),
+  ];
+  const returned = Object.fromEntries(all.flatMap((part) => ('isOwn' in part ? [] : returnedBy(part.text))));
   const parts = all.flatMap((part) =>
-    returnedBy(part.text).length > 0
+    returnedBy(part.text).length > 0 && !('isOwn' in part)
       ? []
-      : [{ ...part, text: withInlined(withInlined(part.text, returned), filling.inlined) }],
+      : 'isOwn' in part
+        ? [part]
+        : [{ ...part, text: withInlined(withInlined(part.text, returned), filling.inlined) }],
   );
   const code = used(parts.filter(({ kind }) => kind !== 'import'));
   const text = (kind: Part['kind'], between: string): string =>
@@ -337,8 +349,8 @@ function scriptFrom(files: readonly string[], filling: Filling): string {
       .join(between);
   const imports = parts.flatMap(({ kind, text: line }) => (kind === 'import' ? [line] : []));
   const [standard, others] = importsOf(imports, code.map((part) => part.text).join('\n'));
-  const own = (filling.imports ?? []).map((line) => `\n\n${line}`).join('');
-  return `"""${filling.title}"""\n\n${standard}\n\n${others}${own}\n\n${text('constants', '\n')}\n\n\n${text('block', '\n\n\n')}\n`;
+  const imported = (filling.imports ?? []).map((line) => `\n\n${line}`).join('');
+  return `"""${filling.title}"""\n\n${standard}\n\n${others}${imported}\n\n${text('constants', '\n')}\n\n\n${text('block', '\n\n\n')}\n`;
 }
 
 /** A part of a Python file: an import, a line of constants, or a function, a class or the statement that starts the script. */

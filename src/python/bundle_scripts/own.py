@@ -18,18 +18,20 @@ from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, FREEZES, FROZEN, HERE, 
 from .traced import Net, loss_of
 
 # Decided by an export.
-IS_SHARDED, IS_ON_HOST, IS_ZERO_1, HAS_TIES = (False,) * 4
+IS_SHARDED, IS_ON_HOST, IS_ZERO_1, HAS_TIES, WIDENS, DRAWS = (False,) * 6
 ACCUMULATES, SYNCS_LAST, AUTOCASTS, CLIPS, HAS_SCHEDULE = (False,) * 5
 MODEL: Any = Net
 OPTIMIZER: Any = torch.optim.AdamW
 LOW = torch.bfloat16
 OPTIONS: dict[str, Any] = {}
+ARGUMENTS: dict[str, Any] = {}
 SHARDING: dict[str, Any] = dict(mp_policy=MixedPrecisionPolicy(), offload_policy=CPUOffloadPolicy())
 BUCKETS: dict[str, Any] = {}
 SIZES: tuple[int, ...] = (1,)
 AXES: tuple[str, ...] = ("dp",)
 STEP_NUMBER = 1
 
+SEED = 1  # the run's seed
 RANKS, BATCHES = 1, 20  # data-parallel ranks, and microbatches of each
 UNITS: list[str] = []  # the modules that are sharded as units, inner modules first
 TIES: dict[str, str] = {}  # second names of parameters, and the names under which the weights have them
@@ -45,11 +47,14 @@ class Batches:
 
     def read(self, index):
         tensors = {name: self.file.get_tensor(f"{index % BATCHES}.{name}").to(self.device) for name in self.names}
-        return {name: x.long() if x.dtype == torch.int32 else x for name, x in tensors.items()}
+        if WIDENS:
+            return {name: x.long() if x.dtype == torch.int32 else x for name, x in tensors.items()}
+        else:
+            return tensors
 
 
 def loaded_model():
-    model = MODEL()
+    model = MODEL(**ARGUMENTS)
     state = weights()
     if HAS_TIES:
         state |= {second: state[first] for second, first in TIES.items()}
@@ -94,6 +99,8 @@ def main():
         optimizer = OPTIMIZER(trained(model), **OPTIONS)
     if HAS_SCHEDULE:
         scheduler = LambdaLR(optimizer, lr_factor)
+    if DRAWS:
+        torch.manual_seed(SEED + 1 + rank)  # random layers draw the numbers of the run from which this script was made
     for step in range(STEPS):
         total = torch.zeros((), device=device)
         if ACCUMULATES:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import loss_parallel
 
@@ -63,7 +63,7 @@ class Passes:
             with span("forward"), self.strategy.compute(), self.strategy.offload.activations():
                 self.stages.draws.begin_pass()
                 inputs, targets = self._inputs(batch)
-                output = self.strategy.modules[0](*inputs)
+                output = self._call(self.strategy.modules[0], inputs)
                 loss = with_auxiliary(self._mean_loss(output, targets, batch.has_labels), self.stages.modules)
                 value = float(local_of(loss.detach())) * batch.factor
             with span("backward"):
@@ -107,8 +107,11 @@ class Passes:
     def _mean_loss(self, output: Output, targets: Tensor, has_labels: bool) -> Tensor:
         return loss_of(output, targets, has_labels)
 
+    def _call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> Output:
+        return module(*inputs)  # type: ignore[no-any-return]
+
     def _chain(self, *inputs: Tensor) -> Output | None:
-        return self.strategy.parts[0](*inputs)  # type: ignore[no-any-return]
+        return self._call(self.strategy.parts[0], inputs)
 
     def _split_loss(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which a loss reads logits that are split over the vocabulary."""

@@ -13,12 +13,13 @@ from .checkpoint import Writer
 from .courier import Courier
 from .errors import Json, ShardlabError
 from .json_messages import gather_json
+from .own_export import export_own
 from .trainer import Trainer
 from .variables import number
 from .world import World
 
 # The kinds of work that only read a run's values, or say when they begin to change them. If other work fails, its run ends.
-READING = ("units", "evaluate", "sample", "save", "load")
+READING = ("units", "evaluate", "sample", "save", "load", "exportOwn")
 
 
 class Runs:
@@ -58,6 +59,8 @@ class Runs:
                 return trainer.set_rate(float(order["lr"]))
             case "units":
                 return trainer.strategy.units()
+            case "exportOwn":
+                return export_own(trainer, order)
             case "evaluate":
                 result = inference.evaluate(trainer, order, self._progress(work_id))
                 return {**result, "loss": number(result["loss"])}

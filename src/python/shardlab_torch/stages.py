@@ -93,6 +93,11 @@ class Stages:
         return [(int(index), block) for each in dit.experts_of(module) or [module] for index, block in each.layers.items()]
 
     @property
+    def may_skip_parameters(self) -> bool:
+        """Whether a pass may reach only some parameters, others in each pass and on each rank."""
+        return False
+
+    @property
     def buffers(self) -> dict[str, Tensor]:
         """The buffers that checkpoints store."""
         return {}

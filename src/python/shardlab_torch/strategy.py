@@ -20,6 +20,7 @@ from .moe import FeedForward
 from .offload import Offload
 from .precision import Precision
 from .scaling import LossScaler, Unscaled
+from .spent_warning import spend_unused_warning
 from .stages import Stages, fits
 from .states import States, ZeroStates
 
@@ -109,6 +110,8 @@ class Replicated(Strategy):
         self.replicas: list[DistributedDataParallel] = []
         if layout.dp == 1:
             return
+        if stages.may_skip_parameters:
+            spend_unused_warning(layout.dp_group, layout.world.device)
         for i, part in enumerate(self.parts):
             # DDP ignores experts, because gradients of experts are averaged over other ranks than gradients of other parameters.
             ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
@@ -118,7 +121,7 @@ class Replicated(Strategy):
                 process_group=layout.dp_group,
                 bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20,
                 init_sync=False,
-                find_unused_parameters=bool(experts_of(part)),
+                find_unused_parameters=bool(experts_of(part)) or stages.may_skip_parameters,
             )
             dtype = self.precision.reduce
             if dtype is not None and dtype != torch.float32:

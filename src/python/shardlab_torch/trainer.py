@@ -27,6 +27,7 @@ from .layout import Layout, is_in_units
 from .ledger import Ledger
 from .optimizers import first_rates, groups_of, make_optimizer, state_names
 from .own_model import OwnStages
+from .own_passes import OwnBatches, OwnPasses
 from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
 from .strategy import Replicated, Strategy, Zero1
@@ -74,7 +75,7 @@ class Trainer:
         given = work["torch"].get("textEncoder")
         text_encoder = None if given is None else FrozenTextEncoder(given, self.config, layout)
         self.passes = self._passes(text_encoder)
-        self.batches = Batches(courier, run, layout.data_rank, world.device)
+        self.batches = self._batches(courier)
         self.steps = 0
         self.micro_batches = 0
         self.optimizer_steps = 0
@@ -96,7 +97,15 @@ class Trainer:
         parts = (self.strategy, self.stages, self.layout, self.shape)
         if self.shape["kind"] == "dit":
             return VideoPasses(*parts, text_encoder)
+        if isinstance(self.stages, OwnStages) and self.stages.own.is_general:
+            return OwnPasses(*parts)
         return (PipelinePasses if self.layout.pp > 1 else Passes)(*parts)
+
+    def _batches(self, courier: Courier) -> Batches:
+        place = (courier, self.run, self.layout.data_rank, self.layout.world.device)
+        if isinstance(self.stages, OwnStages) and self.stages.own.batches_name is not None:
+            return OwnBatches(*place, self.stages.own)
+        return Batches(*place)
 
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]

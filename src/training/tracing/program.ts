@@ -111,7 +111,7 @@ export interface TracedProgram {
   readonly fixed: readonly string[];
   /** The modules that FSDP gathers as units, inner modules first, without the model itself. */
   readonly units: readonly string[];
-  /** Whether some parameter that trains is not read. */
+  /** Whether some parameter that trains gets no gradient: it is not read, or what reads it does not reach the loss. */
   readonly leavesParametersOut: boolean;
 }
 

@@ -28,8 +28,6 @@ export interface RecordedForward {
   readonly values: readonly SeenValue[];
   readonly body: readonly TracedNode[];
   readonly loss: number;
-  /** The full names of the parameters and buffers that were read. */
-  readonly reads: ReadonlySet<string>;
 }
 
 /** The tensors that a trace knows before it begins, by name. */
@@ -61,7 +59,6 @@ class Recorder implements Trace {
   readonly #ids = new Map<number, number>();
   /** The buffers of tensors whose values depend on inputs or parameters. */
   readonly #depending = new WeakSet<object>();
-  readonly #reads = new Set<string>();
   readonly #model: Module;
   readonly #root: TracedNode[] = [];
   #body = this.#root;
@@ -79,7 +76,7 @@ class Recorder implements Trace {
 
   result(loss: tf.Tensor): RecordedForward {
     const id = this.#idOf(loss);
-    return { values: this.#values, body: this.#root, loss: id, reads: this.#reads };
+    return { values: this.#values, body: this.#root, loss: id };
   }
 
   module(module: object, inputs: readonly unknown[], run: () => unknown): unknown {
@@ -97,7 +94,6 @@ class Recorder implements Trace {
     const line = userLine();
     const ids = tensorsIn(inputs).map((tensor) => this.#idOf(tensor));
     const hides = isLayer(called);
-    if (hides) for (const name of namesIn(called)) this.#reads.add(name);
     this.#body = body;
     this.#hidden += hides ? 1 : 0;
     let output: unknown;
@@ -222,8 +218,6 @@ class Recorder implements Trace {
         { kind: 'constant', values: this.checking(() => [...tensor.dataSync()]) },
         false,
       );
-    const source = this.#values[id]?.source;
-    if (source?.kind === 'parameter') this.#reads.add(source.name);
     return id;
   }
 
@@ -231,10 +225,6 @@ class Recorder implements Trace {
   #outputOf(tensor: tf.Tensor, hides: boolean): number {
     return hides && !this.#ids.has(tensor.id) ? this.#add(tensor, { kind: 'result' }) : this.#idOf(tensor);
   }
-}
-
-function namesIn(module: Module): readonly string[] {
-  return [...module.parameters(), ...module.buffers()].map(({ name }) => name);
 }
 
 /** Returns the user's line that runs now, unless the launcher adds it to an error: it does so for functions of job.train. */

@@ -9,6 +9,7 @@ import { type OwnBatch, type OwnParts, ownTask } from '../own-task';
 import { Difference, type MergedForward, mergeForwards, type Variant } from './merge';
 import { describeModules } from './modules';
 import type { FreeDim, TracedProgram } from './program';
+import { reachedTensors } from './reached';
 import { type RecordedForward, recordForward, refused, type SeenValue } from './recorder';
 
 /** A traced model, and the values of its constants by name. */
@@ -110,17 +111,19 @@ function withFreeDims(
     }
   }
   const { values, body, constants } = merged;
-  const { reads, loss } = base.first;
+  const { loss } = base.first;
   const units =
     STRATEGIES[config.parallel.strategy].shardedAtRest.length > 0
       ? planUnits(model, config.parallel).map(({ module }) => module.path)
       : [];
+  const traced = { modules: describeModules(model), values, body, loss };
+  const reached = reachedTensors(traced);
   const program = {
-    ...{ modules: describeModules(model), values, body, loss, free, fixed },
+    ...{ ...traced, free, fixed },
     units: units.filter((path) => path !== ''),
     leavesParametersOut: model
       .parameters()
-      .some(({ name, requiresGrad }) => requiresGrad && !reads.has(name)),
+      .some(({ name, requiresGrad }) => requiresGrad && !reached.has(name)),
   };
   return { program, constants };
 }

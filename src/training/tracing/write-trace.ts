@@ -1,5 +1,8 @@
 import { join } from 'node:path';
+import type { TrainConfig } from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
+import { createBatches, type DataPlace } from '../data/batches';
 import { type OwnBatch, ownTask } from '../own-task';
 import type { TracedProgram } from './program';
 import { type StoredTensor, writeTensors } from './stored-tensors';
@@ -51,7 +54,7 @@ function storedConstants(constants: TracedModel['constants']): ReadonlyMap<strin
 }
 
 /** The batches of a rank that are stored. */
-interface StoredBatches {
+export interface StoredBatches {
   /** The number of steps whose batches are stored. */
   readonly steps: number;
   /** Whether the first batch was the same when it was made again; if not, the run trains on other batches than those stored. */
@@ -83,6 +86,41 @@ function writeBatchesOf(
   const isRepeatable = [...made(0)].every(([name, { values }]) => isEqual(values, stored.get(name)?.values));
   writeTensors(join(folder, batchesFile(rank)), stored);
   return { steps: count / accumulation, isRepeatable };
+}
+
+/**
+ * Stores the batches of data-parallel rank `rank` in `folder` for a language model in Python: 'N.inputs' and 'N.targets', [batch, seq] each.
+ * Throws: CONFIG for data that do not fit the model, and for instructions, whose labels are not stored.
+ */
+export function storeTokens(
+  config: TrainConfig,
+  place: DataPlace,
+  rank: number,
+  { first, accumulation, steps, mostSteps, mostBytes }: WantedBatches,
+  folder: string,
+): StoredBatches {
+  const source = createBatches(config, place);
+  const stored = new Map<string, StoredTensor>();
+  let count = (steps ?? mostSteps) * accumulation;
+  for (let index = 0; index < count; index++) {
+    const { batch, seq, tokens, answers } = source.batch(rank, first + index);
+    if (answers !== undefined)
+      throw new ConfigError(
+        'run.export: a bundle has no labels, so it cannot train on instructions; train on rows of tokens, or return inputs and labels by model.batches',
+      );
+    const part = (from: number): Int32Array =>
+      Int32Array.from(
+        { length: batch * seq },
+        (_, i) => tokens[Math.floor(i / seq) * (seq + 1) + (i % seq) + from] ?? 0,
+      );
+    stored.set(`${index}.inputs`, { shape: [batch, seq], values: part(0) });
+    stored.set(`${index}.targets`, { shape: [batch, seq], values: part(1) });
+    if (index > 0 || steps !== null) continue;
+    const bytes = 2 * 4 * batch * seq;
+    count = accumulation * Math.max(1, Math.min(mostSteps, Math.floor(mostBytes / (bytes * accumulation))));
+  }
+  writeTensors(join(folder, batchesFile(rank)), stored);
+  return { steps: count / accumulation, isRepeatable: true };
 }
 
 /** Copies the tensors of a batch, and frees them. */

@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { promisify } from 'node:util';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { type BundleOptions, planBundle, writeBundle } from '../../../src/programs/bundle/bundle';
 import type { ExportReport } from '../../../src/programs/bundle/report';
@@ -36,4 +38,16 @@ export function bundleOf(
   });
   const bytes = (path: string): Buffer => readFileSync(join(out, path));
   return { report, bytes, text: (path) => bytes(path).toString() };
+}
+
+/** Runs a bundle's launch script on CPUs with the Python of the tests with PyTorch. Returns the losses that it prints. */
+export async function lossesOf(folder: string, script = './launch.sh'): Promise<readonly number[]> {
+  const python = process.env.SHARDLAB_TORCH_PYTHON ?? '';
+  const path = [dirname(python), process.env.PATH].join(delimiter);
+  const { stdout } = await promisify(execFile)(script, {
+    cwd: folder,
+    env: { ...process.env, PATH: path, OMP_NUM_THREADS: '1', CUDA_VISIBLE_DEVICES: '' },
+    maxBuffer: 2 ** 24,
+  });
+  return [...stdout.matchAll(/^step \d+ loss ([\d.]+)$/gm)].map(([, loss]) => Number(loss));
 }

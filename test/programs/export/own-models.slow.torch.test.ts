@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { rmSync } from 'node:fs';
-import { delimiter, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { promisify } from 'node:util';
 import type { Job } from '../../../src/session/run/job';
 import { launch } from '../../../src/session/run/launch';
-import { testFolder } from './export-fixture';
+import { lossesOf, testFolder } from './export-fixture';
 import { OWN_MODELS, type OwnTraining } from './own-models';
 
 const python = process.env.SHARDLAB_TORCH_PYTHON ?? '';
@@ -43,14 +41,7 @@ async function bothLosses(
     const out = join(folder, 'bundle');
     await run.export({ to: 'torchrun', out });
     await run.step(STEPS);
-    const path = [dirname(python), process.env.PATH].join(delimiter);
-    const { stdout } = await promisify(execFile)('./launch.sh', {
-      cwd: out,
-      env: { ...process.env, PATH: path, OMP_NUM_THREADS: '1', CUDA_VISIBLE_DEVICES: '' },
-      maxBuffer: 2 ** 24,
-    });
-    const there = [...stdout.matchAll(/^step \d+ loss ([\d.]+)$/gm)].map(([, loss]) => Number(loss));
-    return { here: run.losses, there };
+    return { here: run.losses, there: await lossesOf(out) };
   } finally {
     await run.dispose();
     rmSync(folder, { recursive: true, force: true });

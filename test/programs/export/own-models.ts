@@ -30,7 +30,7 @@ const tokens = ({ tf, rank }: RankScope, index: number) => ({
 const nextToken = (output: tfjs.Tensor, { y }: Batch, { nn }: RankScope) =>
   nn.functional.crossEntropy(output.reshape([-1, 31]), (y as tfjs.Tensor).flatten());
 
-/** Twelve kinds of models, each with what is special about its code. */
+/** Kinds of models, each with what is special about its code. */
 export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
   'an MLP': {
     model: ({ nn }: RankScope) => {
@@ -251,6 +251,29 @@ export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
     },
     data: images,
     loss: classified,
+  },
+  'a model with parameters that do not reach the loss': {
+    model: ({ nn }: RankScope) => {
+      class Net extends nn.Module {
+        fc1 = new nn.Linear(7, 13);
+        fc2 = new nn.Linear(13, 5);
+        other = new nn.Linear(13, 3);
+        gate = new nn.Linear(13, 13);
+        unread = new nn.Linear(2, 2);
+        forward(x: tfjs.Tensor) {
+          const hidden = this.fc1.apply(x).tanh();
+          const isOpen = this.gate.apply(hidden).greater(0);
+          return {
+            kept: this.fc2.apply(hidden.mul(isOpen.cast('float32'))),
+            left: this.other.apply(hidden),
+          };
+        }
+      }
+      return new Net();
+    },
+    data: vectors,
+    loss: ({ kept }: Batch, { y }: Batch, { nn }: RankScope) =>
+      nn.functional.crossEntropy(kept as tfjs.Tensor, y as tfjs.Tensor),
   },
   'messages along the edges of a graph': {
     model: ({ nn, tf }: RankScope) => {
