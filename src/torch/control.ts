@@ -1,7 +1,8 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { unbroken } from '../cell';
 import { isIndex, now } from '../core';
-import type { ControlServer, FromRank, RankOutcome, ToRank } from '../launch';
+import type { CellStep, ControlServer, FromRank, RankOutcome, ToRank } from '../launch';
+import type { StepRecord } from '../ledger';
 import {
   decodePayload,
   directionKey,
@@ -306,15 +307,32 @@ function fromPython({ json, bytes }: Payload): FromRank {
   if (message.type === 'ended' && 'isCoded' in message.outcome) {
     return { ...message, outcome: decoded(bytes) };
   }
+  if (message.type === 'cellStep') return { ...message, step: cellStepFromPython(message.step) };
   if (message.type !== 'step') return message;
   const { step, ...rest } = message;
   const { loss, gradNorm } = step.result;
   const result = { ...step.result, loss: Number(loss), gradNorm: Number(gradNorm) };
-  const record = step.record && {
-    ...step.record,
-    loss: step.record.loss === null ? null : Number(step.record.loss),
+  return { ...rest, step: { result, record: recordFromPython(step.record) } };
+}
+
+/** Numbers that are not finite come as texts. */
+function cellStepFromPython(step: CellStep): CellStep {
+  const { loss, lr, gradNorm, record } = step;
+  return {
+    ...step,
+    loss: numberFromPython(loss),
+    lr: numberFromPython(lr),
+    gradNorm: numberFromPython(gradNorm),
+    record: recordFromPython(record),
   };
-  return { ...rest, step: { result, record } };
+}
+
+function recordFromPython(record: StepRecord | null): StepRecord | null {
+  return record && { ...record, loss: numberFromPython(record.loss) };
+}
+
+function numberFromPython(value: number | null): number | null {
+  return value === null ? null : Number(value);
 }
 
 /** Returns the outcome of work whose value is in some bytes. An error, as of memory, must not end the launcher. */

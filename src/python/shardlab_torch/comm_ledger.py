@@ -62,6 +62,7 @@ class CommLedger:
         self._last_op = 0.0
         self.bucket_modules: list[str] = []
         self._num_buckets = 0
+        self._has_works = False
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -72,10 +73,12 @@ class CommLedger:
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             begun = monotonic()
+            # The collective's end may make the ledger forget the work.
+            one = ledger._by_work.get(id(work))
             try:
                 return original(work, *args, **kwargs)
             finally:
-                ledger._waited(ledger._by_work.get(id(work)), begun)
+                ledger._waited(one, begun)
 
         kind.wait = wait  # type: ignore[assignment, method-assign]
         try:
@@ -84,12 +87,22 @@ class CommLedger:
             kind.wait = original  # type: ignore[method-assign]
             self._complete(monotonic())
 
+    def cut(self, count: int, until: float) -> list[Collective]:
+        """Ends the step at a moment, when it had `count` collectives, and returns these; later collectives begin the next step."""
+        part, self.collectives = self.collectives[:count], self.collectives[count:]
+        early = [gap for gap in self._gaps if gap.start < until]
+        self._gaps = [gap for gap in self._gaps if gap.start >= until]
+        _share_all(early, part)
+        for one in part:
+            self._forget(one)
+        return part
+
     def before_op(self, begun: float) -> None:
         self.beat(begun)
 
     def beat(self, begun: float) -> None:
         """Notes that the main thread works at this moment: the time since its last operation may have been a wait."""
-        if self._by_work and self._last_op > 0 and begun - self._last_op > 2e-5:
+        if self._has_works and self._last_op > 0 and begun - self._last_op > 2e-5:
             self._gaps.append(Gap(self._last_op, begun))
 
     def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None:
@@ -120,10 +133,11 @@ class CommLedger:
             self._by_result.update((address, one) for address in one.results)
             return
         self._by_work[id(work)] = one
+        self._has_works = True
         if self._watcher is not None:
-            self._watcher.watch(work, lambda at: _end(one, at))
+            self._watcher.watch(work, lambda at: self._ended(one, at))
         else:
-            _when_done(work, lambda: _end(one, monotonic()))
+            _when_done(work, lambda: self._ended(one, monotonic()))
 
     def _number_of(self, call: CollectiveCall) -> int:
         name = call.group.group_name
@@ -141,8 +155,21 @@ class CommLedger:
         one.is_seen_by_python = True
         one.exposed += now - begun
         if self._watcher is None:
-            _end(one, now)
+            self._ended(one, now)
         self._last_op = now
+
+    def _ended(self, one: Collective, at: float) -> None:
+        """Notes a collective's end, and forgets its work: a work holds its tensors as long as it exists."""
+        _end(one, at)
+        self._forget(one)
+
+    def _forget(self, one: Collective) -> None:
+        work, one.work = one.work, None
+        if work is not None and self._by_work.get(id(work)) is one:
+            del self._by_work[id(work)]
+        for address in one.results:
+            if one.ended is not None and self._by_result.get(address) is one:
+                del self._by_result[address]
 
     def _complete(self, now: float) -> None:
         self.beat(now)
@@ -150,45 +177,46 @@ class CommLedger:
             self._watcher.finish()
         for one in self.collectives:
             _end(one, now)
-        hidden = [one for one in self.collectives if not one.is_seen_by_python]
-        for gap in self._gaps:
-            _share(gap, hidden)
+        _share_all(self._gaps, self.collectives)
         self._by_work.clear()
         for one in self.collectives:
             one.work = None
 
-    def as_json(self, name_of: Callable[[dist.ProcessGroup], str]) -> list[dict[str, Any]]:
-        """Returns the collectives in the order in which they were posted, as `CollectiveRecord` of src/ledger/record.ts."""
-        free: dict[str, list[float]] = {}
-        records = []
-        for one in self.collectives:
-            call, ended = one.call, one.ended or one.posted
-            lanes = free.setdefault(call.group.group_name, [0.0] * GLOO_THREADS)
-            lane = lanes.index(min(lanes))
-            started = min(ended, max(one.posted, lanes[lane]))
-            lanes[lane] = ended
-            records.append(
-                {
-                    'op': call.op,
-                    'group': name_of(call.group),
-                    'ranks': call.ranks,
-                    **({} if call.peer is None else {'peer': call.peer}),
-                    'number': one.number,
-                    'dtype': call.dtype,
-                    'wireDType': call.wire_dtype,
-                    'count': call.count,
-                    'bytes': call.bytes,
-                    'wireBytes': call.wire_bytes,
-                    'cause': one.cause,
-                    'module': one.module,
-                    'async': call.is_async,
-                    'posted': one.posted,
-                    'started': started,
-                    'ended': ended,
-                    'exposed': min(one.exposed, max(0.0, ended - one.posted)),
-                }
-            )
-        return records
+
+def collectives_json(
+    collectives: Sequence[Collective], name_of: Callable[[dist.ProcessGroup], str]
+) -> list[dict[str, Any]]:
+    """Returns collectives in the order in which they were posted, as `CollectiveRecord` of src/ledger/record.ts."""
+    free: dict[str, list[float]] = {}
+    records = []
+    for one in collectives:
+        call, ended = one.call, one.ended or one.posted
+        lanes = free.setdefault(call.group.group_name, [0.0] * GLOO_THREADS)
+        lane = lanes.index(min(lanes))
+        started = min(ended, max(one.posted, lanes[lane]))
+        lanes[lane] = ended
+        records.append(
+            {
+                'op': call.op,
+                'group': name_of(call.group),
+                'ranks': call.ranks,
+                **({} if call.peer is None else {'peer': call.peer}),
+                'number': one.number,
+                'dtype': call.dtype,
+                'wireDType': call.wire_dtype,
+                'count': call.count,
+                'bytes': call.bytes,
+                'wireBytes': call.wire_bytes,
+                'cause': one.cause,
+                'module': one.module,
+                'async': call.is_async,
+                'posted': one.posted,
+                'started': started,
+                'ended': ended,
+                'exposed': min(one.exposed, max(0.0, ended - one.posted)),
+            }
+        )
+    return records
 
 
 def _when_done(work: Any, call: Callable[[], None]) -> None:
@@ -206,6 +234,12 @@ def _when_done(work: Any, call: Callable[[], None]) -> None:
 def _end(one: Collective, at: float) -> None:
     if one.ended is None or at < one.ended:
         one.ended = max(at, one.posted)
+
+
+def _share_all(gaps: Sequence[Gap], collectives: Sequence[Collective]) -> None:
+    hidden = [one for one in collectives if not one.is_seen_by_python]
+    for gap in gaps:
+        _share(gap, hidden)
 
 
 def _share(gap: Gap, collectives: list[Collective]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,9 @@ class ShardlabError(Exception):
         self.code = code
         self.details: Json = details or {}
 
+
+# The files whose functions run around functions of torch while a cell is recorded.
+LEDGER_FILES = ("comm_ledger.py", "memory_ledger.py", "op_mode.py", "pipeline_spans.py", "strategy_frames.py")
 
 # Longer texts of a user's code (messages, tracebacks, shown values) are cut.
 MOST_CHARACTERS = 1_000_000
@@ -49,9 +53,20 @@ def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
         line = _line_of(thrown, frames, cell)
         if line is not None:
             error["line"] = line
-    lines = [] if is_own and cell is None else traceback.format_tb(frames)
+    lines = [] if is_own and cell is None else _lines_of(frames)
     error["traceback"] = cut("".join([*lines, *_head(thrown, name)])).rstrip("\n").split("\n")
     return error
+
+
+def _lines_of(frames: TracebackType | None) -> list[str]:
+    """Returns the lines of a traceback, without the frames through which the ledger sees the user's calls."""
+    shown = [frame for frame in traceback.extract_tb(frames) if not _is_ledger(frame.filename)]
+    return traceback.format_list(shown)
+
+
+def _is_ledger(file: str) -> bool:
+    folder, name = os.path.split(file)
+    return folder == os.path.dirname(__file__) and (name in LEDGER_FILES or name.startswith("cell_"))
 
 
 def _name_of(thrown: BaseException) -> str:

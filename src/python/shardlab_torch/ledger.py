@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .collective_call import CollectiveCall
-from .comm_ledger import CommLedger
+from .comm_ledger import CommLedger, collectives_json
 from .memory_ledger import MemoryLedger, TrackedMemory
 from .memory_record import memory_record
 from .model_states import ModelStates, State, inner_model
@@ -136,9 +136,14 @@ class Ledger:
             'loss': loss if loss is None else number(loss),
             'tokens': tokens,
             'memory': memory_record(tracked, spans, profiled.spans, (start, end), self._device),
-            'collectives': profiled.comm.as_json(self._group_name_of),
+            'collectives': collectives_json(profiled.comm.collectives, self._group_name_of),
             'spans': [span.as_json() for span in profiled.spans],
         }
+
+    @property
+    def states(self) -> ModelStates:
+        """The states of the attached run. Raises RuntimeError before `attach`."""
+        return self._attached()
 
     def _attached(self) -> ModelStates:
         if self._states is None:

@@ -65,6 +65,7 @@ class Link:
         self._received = 0
         self._sent = 0
         self._sending = threading.Lock()
+        self._pid = os.getpid()
 
     @staticmethod
     def connect(host: str, port: int, key: bytes, rank: int) -> "Link":
@@ -82,7 +83,12 @@ class Link:
         return Link(sock, to_rank, from_rank)
 
     def send(self, message: Json, blob: bytes = b"") -> None:
-        """Sends a message. Raises OSError if the connection has ended."""
+        """
+        Sends a message. Raises OSError if the connection has ended. A process that this process has forked (a worker of a DataLoader)
+        sends nothing: its frames would have numbers that this process uses too.
+        """
+        if os.getpid() != self._pid:
+            return
         payload = encode(message, blob)
         with self._sending:
             mac = mac_of(self._send_key, struct.pack(">Q", self._sent) + payload)

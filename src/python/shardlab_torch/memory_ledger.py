@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from torch import nn
 from .model_states import ModelStates, State
 from .op_mode import has_storage, plain_tensors
 from .scene import Scene
-from .storages import ELSEWHERE, Holding, Storages
+from .storages import ELSEWHERE, Change, Holding, Storages
 
 
 @dataclass(frozen=True)
@@ -38,81 +38,31 @@ class TrackedMemory:
     changes: list[tuple[float, Owner, int]]
     elsewhere_bytes: int
     num_buffers: int
-    unseen_bytes: int
-    """Bytes at the step's end in storages that the ledger saw in no operation of the step, such as storages of other threads."""
+    unseen_bytes: int | None
+    """
+    Bytes at the step's end in storages that the ledger saw in no operation of the step, such as storages of other threads; None:
+    nobody looked for such storages.
+    """
 
 
-class MemoryLedger:
-    """Follows all storages within one step. It is an observer of `OpMode`."""
+class StorageLedger:
+    """Decides causes and modules of storages while operations run. It is an observer of `OpMode`."""
 
-    def __init__(self, scene: Scene, states: ModelStates, device: torch.device) -> None:
+    def __init__(self, scene: Scene, device: torch.device) -> None:
         self._scene = scene
-        self._states = states
         self._storages = Storages(device)
         self._was_in_backward = False
         self._num_recomputes = 0
         self._was_in_recompute = False
         self._start = 0.0
-        self._unseen_bytes = 0
-        self._before: list[tuple[Holding, int]] = []
+        self._before: dict[Holding, int] = {}
 
-    def begin(self) -> None:
-        """Finds all storages that exist before the step. Call it before this ledger observes operations."""
-        self._claim_buckets()
-        self.claim_states()
-        self._storages.scan()
+    @property
+    def storages(self) -> Storages:
+        """The storages that are known."""
+        return self._storages
 
-    @contextmanager
-    def track(self) -> Iterator[None]:
-        """Follows the storages while the context is open; after that, `tracked` returns the step's memory."""
-        storages = self._storages
-        self._before = [(holding, holding.num_bytes) for holding in storages]
-        self._start = monotonic()
-        storages.is_open = True
-        with ExitStack() as stack:
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._save, lambda tensor: tensor))
-            stack.enter_context(_resizes_reported(storages))
-            hook = getattr(self._states.optimizer, 'register_step_pre_hook', None)
-            if hook is not None:
-                stack.callback(hook(lambda *_: self.claim_states()).remove)
-            yield
-        self.claim_states()
-        self._leave_forward()
-        storages.is_open = False
-        self._unseen_bytes = storages.scan()
-
-    def tracked(self) -> TrackedMemory:
-        """Returns the step's memory. Owners are decided only now, so an allocation and its free have the same owner."""
-        storages = self._storages
-        owners: dict[Holding, Owner | None] = {}
-
-        def owner_of(holding: Holding) -> Owner | None:
-            if holding not in owners:
-                cause = holding.cause or ('activation' if holding.is_saved else 'temp')
-                owner = None if cause == ELSEWHERE else Owner(cause, holding.module, holding.space)
-                owners[holding] = owner
-            return owners[holding]
-
-        at_start: dict[Owner, int] = {}
-        for holding, num_bytes in self._before:
-            owner = owner_of(holding)
-            if owner is not None:
-                at_start[owner] = at_start.get(owner, 0) + num_bytes
-        changes = [
-            (change.seconds, owner, change.delta_bytes)
-            for change in storages.changes
-            if (owner := owner_of(change.holding)) is not None
-        ]
-        live = [holding for holding in storages if holding.num_bytes > 0 and holding.space == 'device']
-        elsewhere = sum(holding.num_bytes for holding in live if holding.cause == ELSEWHERE)
-        num_buffers = sum(holding.cause != ELSEWHERE for holding in live)
-        return TrackedMemory(self._start, monotonic(), at_start, changes, elsewhere, num_buffers, self._unseen_bytes)
-
-    def claim_states(self) -> None:
-        """Gives the storages of the model's states their causes."""
-        self.claim(self._states)
-
-    def claim(self, states: Iterator[State] | ModelStates) -> None:
+    def claim(self, states: Iterable[State]) -> None:
         """Gives the storages of these states their causes; if several states share a storage, the first state decides."""
         seen: set[int] = set()
         for state in states:
@@ -162,13 +112,6 @@ class MemoryLedger:
         elif not scene.in_backward and torch.is_grad_enabled() and not scene.within('optimizer'):
             holding.in_forward = True
 
-    def _save(self, tensor: torch.Tensor) -> torch.Tensor:
-        for part in plain_tensors(tensor):
-            holding = self._storages.find(part) if has_storage(part) else None
-            if holding is not None:
-                holding.is_saved = True
-        return tensor
-
     def _leave_forward(self) -> None:
         """Marks storages that the forward made and did not free: backward needs them (also inputs of checkpointed modules)."""
         for holding in self._storages:
@@ -180,6 +123,58 @@ class MemoryLedger:
         for holding in self._storages:
             if holding.recompute == self._num_recomputes:
                 holding.is_saved = True
+
+
+class MemoryLedger(StorageLedger):
+    """Follows all storages within one step."""
+
+    def __init__(self, scene: Scene, states: ModelStates, device: torch.device) -> None:
+        super().__init__(scene, device)
+        self._states = states
+        self._unseen_bytes = 0
+
+    def begin(self) -> None:
+        """Finds all storages that exist before the step. Call it before this ledger observes operations."""
+        self._claim_buckets()
+        self.claim_states()
+        self._storages.scan()
+
+    @contextmanager
+    def track(self) -> Iterator[None]:
+        """Follows the storages while the context is open; after that, `tracked` returns the step's memory."""
+        storages = self._storages
+        self._before = {holding: holding.num_bytes for holding in storages}
+        self._start = monotonic()
+        storages.is_open = True
+        with ExitStack() as stack:
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._save, lambda tensor: tensor))
+            stack.enter_context(resizes_reported(storages))
+            hook = getattr(self._states.optimizer, 'register_step_pre_hook', None)
+            if hook is not None:
+                stack.callback(hook(lambda *_: self.claim_states()).remove)
+            yield
+        self.claim_states()
+        self._leave_forward()
+        storages.is_open = False
+        self._unseen_bytes = storages.scan()
+
+    def tracked(self) -> TrackedMemory:
+        """Returns the step's memory."""
+        storages = self._storages
+        after = {holding: holding.num_bytes for holding in storages}
+        moments = (self._start, monotonic())
+        return tracked_between(moments, self._before, storages.changes, after, self._unseen_bytes)
+
+    def claim_states(self) -> None:
+        """Gives the storages of the model's states their causes."""
+        self.claim(self._states)
+
+    def _save(self, tensor: torch.Tensor) -> torch.Tensor:
+        for part in plain_tensors(tensor):
+            holding = self._storages.find(part) if has_storage(part) else None
+            if holding is not None:
+                holding.is_saved = True
+        return tensor
 
     def _claim_buckets(self) -> None:
         """Adds the buckets of DDP's reducer, which only C++ code holds."""
@@ -198,7 +193,7 @@ class MemoryLedger:
 
 
 @contextmanager
-def _resizes_reported(storages: Storages) -> Iterator[None]:
+def resizes_reported(storages: Storages) -> Iterator[None]:
     """Replaces `resize_` of storages: FSDP frees and allocates whole parameters by `resize_`, which a mode does not see."""
     kind = torch.UntypedStorage
     original = kind.resize_
@@ -214,3 +209,38 @@ def _resizes_reported(storages: Storages) -> Iterator[None]:
     finally:
         del kind.resize_
 
+
+def tracked_between(
+    moments: tuple[float, float],
+    before: Mapping[Holding, int],
+    changes: Sequence[Change],
+    after: Mapping[Holding, int],
+    unseen_bytes: int | None,
+) -> TrackedMemory:
+    """
+    Returns the memory between two moments, before and after which the holdings had these bytes. Owners are decided only now, so
+    an allocation and its free have the same owner.
+    """
+    owners: dict[Holding, Owner | None] = {}
+
+    def owner_of(holding: Holding) -> Owner | None:
+        if holding not in owners:
+            cause = holding.cause or ('activation' if holding.is_saved else 'temp')
+            owner = None if cause == ELSEWHERE else Owner(cause, holding.module, holding.space)
+            owners[holding] = owner
+        return owners[holding]
+
+    at_start: dict[Owner, int] = {}
+    for holding, num_bytes in before.items():
+        owner = owner_of(holding)
+        if owner is not None:
+            at_start[owner] = at_start.get(owner, 0) + num_bytes
+    owned = [
+        (change.seconds, owner, change.delta_bytes)
+        for change in changes
+        if (owner := owner_of(change.holding)) is not None
+    ]
+    live = [(holding, num_bytes) for holding, num_bytes in after.items() if num_bytes > 0 and holding.space == 'device']
+    elsewhere = sum(num_bytes for holding, num_bytes in live if holding.cause == ELSEWHERE)
+    num_buffers = sum(holding.cause != ELSEWHERE for holding, _ in live)
+    return TrackedMemory(*moments, at_start, owned, elsewhere, num_buffers, unseen_bytes)

@@ -18,9 +18,10 @@ def memory_record(
     spans: Sequence[Span],
     step: tuple[float, float],
     device: torch.device,
+    has_curve: bool = True,
 ) -> dict[str, Any]:
     """
-    Returns the record. The times of the memory curve are those of the profiled `step`, which has the given `spans`; the tracked
+    Returns the record; without a curve, it has only the totals. The times of the memory curve are those of the profiled `step`, which has the given `spans`; the tracked
     step may be an earlier one.
     """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
@@ -52,8 +53,10 @@ def memory_record(
             'seconds': seconds,
             'owner': [index[owner] for _, owner, _ in tracked.changes],
             'deltaBytes': [delta for _, _, delta in tracked.changes],
-        },
-        'process': process_memory(on_device + tracked.elsewhere_bytes, device),
+        }
+        if has_curve
+        else None,
+        'process': process_memory(on_device + tracked.elsewhere_bytes, device) if has_curve else None,
     }
 
 

@@ -36,59 +36,15 @@ def inner_model(model: Any) -> nn.Module:
     return inner  # type: ignore[no-any-return]
 
 
-class ModelStates:
-    """Finds the states of one model, whatever its strategy."""
+class UnitNames:
+    """Knows the names of modules, and of the units to which they belong."""
 
-    def __init__(self, model: Any, optimizer: Any, beside: nn.Module | None = None) -> None:
-        """`beside` has frozen modules that are no part of the model; their names are those in `beside`."""
-        self.model = model
-        self.optimizer = optimizer
-        self._inner = inner_model(model)
-        self._beside = beside
-        self._names = {id(module): clean_name(name) for name, module in self._inner.named_modules()}
-        if beside is not None:
-            self._names.update({id(module): clean_name(name) for name, module in beside.named_modules()})
-
-    def __iter__(self) -> Iterator[State]:
-        """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
-        owners: dict[int, str] = {}
-        # The parameters of which this rank has only a shard.
-        sharded: set[int] = set()
-        yield from self._fsdp2_states(owners, sharded)
-        yield from self._fsdp1_states(owners, sharded)
-        yield from self._deepspeed_states()
-        beside = self._beside
-        named = self._inner.named_parameters()
-        for name, param in named if beside is None else chain(named, beside.named_parameters()):
-            module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
-            yield State(param, 'param.full', module)
-            if param.grad is not None:
-                yield State(param.grad, 'grad.full', module)
-        for name, buffer in self._inner.named_buffers():
-            yield State(buffer, 'buffer', clean_name(name).rpartition('.')[0])
-        yield from self._optimizer_states(owners, sharded)
-        yield from self._recv_buffers()
-
-    def owners(self) -> dict[int, str]:
-        """Returns the module of each parameter, by the parameter's id."""
-        return {id(param): clean_name(name).rpartition('.')[0] for name, param in self._inner.named_parameters()}
+    _names: dict[int, str]
+    """The modules' full names, by the modules' ids."""
 
     def name_of(self, module: nn.Module | None) -> str:
         """Returns a module's full name, '' for the root."""
         return self._names.get(id(module), '')
-
-    def fsdp2_groups(self) -> Iterator[Any]:
-        """Yields the parameter groups of `fully_shard`."""
-        beside = self._beside
-        modules = self._inner.modules()
-        for module in modules if beside is None else chain(modules, beside.modules()):
-            get_state: Any = getattr(module, '_get_fsdp_state', None)
-            if get_state is not None:
-                state = get_state()
-                groups = getattr(state, '_fsdp_param_groups', None)
-                if groups is None:
-                    groups = [] if state._fsdp_param_group is None else [state._fsdp_param_group]
-                yield from groups
 
     def group_name(self, group: Any) -> str:
         """Returns the unit of a parameter group of `fully_shard`."""
@@ -107,6 +63,63 @@ class ModelStates:
     def handle_name(self, handle: Any) -> str:
         """Returns the unit of a flat parameter's handle (FSDP1)."""
         return self.name_of(handle._fully_sharded_module)
+
+
+class ModelStates(UnitNames):
+    """Finds the states of one model, whatever its strategy."""
+
+    def __init__(self, model: Any, optimizer: Any, beside: nn.Module | None = None) -> None:
+        """`beside` has frozen modules that are no part of the model; their names are those in `beside`."""
+        self.model = model
+        self.optimizer = optimizer
+        self._inner = inner_model(model)
+        self._beside = beside
+        self._names = {id(module): clean_name(name) for name, module in self._inner.named_modules()}
+        if beside is not None:
+            self._names.update({id(module): clean_name(name) for name, module in beside.named_modules()})
+
+    def __iter__(self) -> Iterator[State]:
+        """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
+        owners: dict[int, str] = {}
+        sharded: set[int] = set()
+        yield from self.model_states(owners, sharded)
+        yield from optimizer_states(self.optimizer, owners, sharded)
+        yield from self._recv_buffers()
+
+    def model_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
+        """
+        Yields the states of the model without those of its optimizer. Adds the module of each parameter to `owners`, and the
+        parameters of which this rank has only a shard to `sharded`, by the parameters' ids.
+        """
+        yield from self._fsdp2_states(owners, sharded)
+        yield from self._fsdp1_states(owners, sharded)
+        yield from self._deepspeed_states()
+        beside = self._beside
+        named = self._inner.named_parameters()
+        for name, param in named if beside is None else chain(named, beside.named_parameters()):
+            module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
+            yield State(param, 'param.full', module)
+            if param.grad is not None:
+                yield State(param.grad, 'grad.full', module)
+        for name, buffer in self._inner.named_buffers():
+            yield State(buffer, 'buffer', clean_name(name).rpartition('.')[0])
+
+    def owners(self) -> dict[int, str]:
+        """Returns the module of each parameter, by the parameter's id."""
+        return {id(param): clean_name(name).rpartition('.')[0] for name, param in self._inner.named_parameters()}
+
+    def fsdp2_groups(self) -> Iterator[Any]:
+        """Yields the parameter groups of `fully_shard`."""
+        beside = self._beside
+        modules = self._inner.modules()
+        for module in modules if beside is None else chain(modules, beside.modules()):
+            get_state: Any = getattr(module, '_get_fsdp_state', None)
+            if get_state is not None:
+                state = get_state()
+                groups = getattr(state, '_fsdp_param_groups', None)
+                if groups is None:
+                    groups = [] if state._fsdp_param_group is None else [state._fsdp_param_group]
+                yield from groups
 
     def _fsdp2_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
         for group in self.fsdp2_groups():
@@ -175,18 +188,19 @@ class ModelStates:
                 for tensor in gradients or ():
                     yield State(tensor, 'grad.shard', '')
 
-    def _optimizer_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
-        """Yields the optimizer's states. Gradients that wait for a delayed update are gradients, not states."""
-        for optimizer in (self.optimizer, getattr(self.optimizer, 'optim', None)):
-            for param, values in getattr(optimizer, 'state', {}).items():
-                for name, value in values.items() if isinstance(values, dict) else ():
-                    if isinstance(value, torch.Tensor):
-                        waiting = 'grad.shard' if id(param) in sharded else 'grad.full'
-                        yield State(value, waiting if name == 'pending_grad' else 'optimizer', owners.get(id(param), ''))
-
     def _recv_buffers(self) -> Iterator[State]:
         for infos in (getattr(self.model, 'args_recv_info', {}), getattr(self.model, 'grad_recv_info', {})):
             for received in infos.values():
                 for info in received:
                     if isinstance(getattr(info, 'buffer', None), torch.Tensor):
                         yield State(info.buffer, 'comm', '')
+
+
+def optimizer_states(optimizer: Any, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
+    """Yields the optimizer's states. Gradients that wait for a delayed update are gradients, not states."""
+    for one in (optimizer, getattr(optimizer, 'optim', None)):
+        for param, values in getattr(one, 'state', {}).items():
+            for name, value in values.items() if isinstance(values, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    waiting = 'grad.shard' if id(param) in sharded else 'grad.full'
+                    yield State(value, waiting if name == 'pending_grad' else 'optimizer', owners.get(id(param), ''))

@@ -13,6 +13,7 @@ from .checkpoint import Writer
 from .courier import Courier
 from .errors import Json, ShardlabError
 from .json_messages import gather_json
+from .ledger import Ledger
 from .own_export import export_own
 from .trainer import Trainer
 from .variables import number
@@ -76,6 +77,10 @@ class Runs:
                 return saves.load(trainer, order, self._progress(work_id), self._changes)
             case _:
                 raise ShardlabError("CONFIG", f"engine 'torch': {kind} is not done here; use engine 'wasm'")
+
+    def ledgers(self) -> list[Ledger]:
+        """Returns the ledgers of all runs."""
+        return [trainer.ledger for trainer in self._trainers.values()]
 
     def ended(self, is_ok: bool) -> None:
         """Notes that the running work has ended; from here on, it cannot be interrupted."""

@@ -44,6 +44,12 @@ class Scene:
         finally:
             self.spans.pop()
 
+    def clear(self) -> None:
+        """Closes what code that was stopped has left open."""
+        self.unit = ''
+        self.spans.clear()
+        self._frames.clear()
+
     @property
     def module(self) -> str:
         """The module for which the main thread works: the innermost frame's module, else the unit."""

@@ -93,8 +93,11 @@ class Storages:
         if known is not None:
             self._resize(known, storage.nbytes())
 
-    def scan(self) -> int:
-        """Adds the unknown storages of all tensors of the process, which belong to no run. Returns their bytes."""
+    def scan(self, cause: str | None = ELSEWHERE) -> int:
+        """
+        Adds the unknown storages of all tensors of the process, and gives them a cause (by default, that of bytes that belong to no
+        run). Returns their bytes.
+        """
         found = 0
         for item in gc.get_objects():
             if not issubclass(type(item), torch.Tensor):
@@ -102,7 +105,7 @@ class Storages:
             for tensor in plain_tensors(item):
                 holding = self.see_input(tensor) if has_storage(tensor) and self._is_near(tensor.device) else None
                 if holding is not None:
-                    holding.cause = ELSEWHERE
+                    holding.cause = cause
                     found += holding.num_bytes
         return found
 

@@ -10,7 +10,7 @@ from torch.distributed.fsdp._flat_param import FlatParamHandle
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.nn.parallel import DistributedDataParallel
 
-from .model_states import ModelStates, State
+from .model_states import State, UnitNames
 from .scene import Frame, Scene
 
 FrameOf = Callable[..., Frame]
@@ -18,25 +18,25 @@ Claim = Callable[[Iterator[State]], None]
 
 
 @contextmanager
-def strategy_frames(scene: Scene, states: ModelStates, claim: Claim) -> Iterator[None]:
+def strategy_frames(scene: Scene, names: UnitNames, claim: Claim) -> Iterator[None]:
     """Replaces methods of FSDP2, FSDP1 and DDP while the context is open; `claim` gets gradients before they are freed."""
 
     def grads_of_group(group: Any, *_: Any) -> None:
-        claim(states.group_grads(group))
+        claim(names.group_grads(group))
 
     def grads_of_handle(_: Any, handle: Any) -> None:
         grad = handle.flat_param.grad
         if grad is not None:
-            claim(iter([State(grad, 'grad.full', states.handle_name(handle))]))
+            claim(iter([State(grad, 'grad.full', names.handle_name(handle))]))
 
     def group_frame(comm: str, memory: str) -> FrameOf:
-        return lambda group, *_, **__: Frame(states.group_name(group), comm, memory)
+        return lambda group, *_, **__: Frame(names.group_name(group), comm, memory)
 
     def handle_frame(handle: Any, *_: Any) -> Frame:
-        return Frame(states.handle_name(handle), 'param', 'comm')
+        return Frame(names.handle_name(handle), 'param', 'comm')
 
     def reduce_frame(_: Any, handle: Any) -> Frame:
-        return Frame(states.handle_name(handle), 'grad', 'comm')
+        return Frame(names.handle_name(handle), 'grad', 'comm')
 
     with ExitStack() as stack:
 

@@ -23,6 +23,11 @@ class Variables:
         self.names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "dist": dist, **bound}
         self._taken = set(self.names)
 
+    def bind(self, name: str, value: Any) -> None:
+        """Adds a name that every rank has."""
+        self.names[name] = value
+        self._taken.add(name)
+
     def put(self, values: Json) -> None:
         """Binds values that the launcher sent. Raises ShardlabError for a name that every rank has, or that Python cannot read."""
         for name in values:

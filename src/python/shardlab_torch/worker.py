@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .cell_ledger import CellLedger
 from .courier import Courier, end_process
 from .errors import Json, ShardlabError, cut, rank_error
 from .output import Output
@@ -31,12 +32,16 @@ class Worker:
         self._cell: int | None = None
         self._outputs = [Output(name, self._print) for name in ("stdout", "stderr")]
         sys.stdout, sys.stderr = self._outputs
+        os.register_at_fork(after_in_child=_use_own_streams)
         self._world = World(courier, bytes.fromhex(setup["key"]))
         self._runs = Runs(self._world, courier)
         world = self._world
         self._variables = Variables(
             rank=world.rank, world_size=world.size, device=world.device, mesh=None, runs=self._runs.shown
         )
+        variables = self._variables.names
+        self._cells = CellLedger(world.rank, world.size, world.device, variables, lambda group: world.describe(group)[0])
+        self._variables.bind("report", self._cells.report)
         watcher = Watcher(world.describe)
         courier.situation = lambda: watcher.look(courier.since, courier.is_busy, self._cell, "")
         courier.abort_groups = self._abort
@@ -67,6 +72,7 @@ class Worker:
             stopped = self._courier.ended()
             outcome = {"ok": False, "error": rank_error(error)}
         self._cell = None
+        self._end_cell(outcome["ok"] and stopped is None)
         self._runs.ended(outcome["ok"])
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
 
@@ -91,7 +97,10 @@ class Worker:
         match order["kind"]:
             case "python":
                 self._variables.put(decode(blob) if blob else {})
+                with self._courier.unbroken():
+                    self._cells.begin(self._send_step, self._runs.ledgers())
                 value = self._variables.run(order["source"], file or "cell")
+                self._cells.returned(value)
                 if self._cell is None:
                     return value_or_text(value)
                 if value is not None:
@@ -111,6 +120,16 @@ class Worker:
     def _abort(self) -> None:
         groups = self._runs.active_groups()
         self._world.abort(self._world.groups_of_cells() if groups is None else groups)
+
+    def _end_cell(self, is_ok: bool) -> None:
+        """Ends the recording of a cell. An error of the ledger must not fail the cell, whose work is done."""
+        try:
+            self._cells.end(is_ok)
+        except Exception:
+            print(f"warning: the ledger of this cell failed, so figures lack the cell:\n{traceback.format_exc()}", file=sys.stderr)
+
+    def _send_step(self, step: Json) -> None:
+        self._courier.link.send({"type": "cellStep", "id": self._id, "step": step})
 
     def _print(self, name: str, text: str) -> None:
         self._show({"kind": "stream", "name": name, "text": text})
@@ -135,3 +154,6 @@ class Worker:
         }
 
 
+def _use_own_streams() -> None:
+    """Lets a forked process write to the streams of its own, because only the rank has a link to the launcher."""
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__

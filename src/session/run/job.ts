@@ -92,7 +92,7 @@ export class Job extends StepFigures {
   constructor(fleet: Fleet, register: (job: Job) => () => void) {
     super();
     this.#fleet = fleet;
-    this.#recordings = new Recordings(fleet.folder, fleet.link);
+    this.#recordings = new Recordings(fleet);
     this.#supervisor = new Supervisor(fleet);
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
@@ -139,7 +139,9 @@ export class Job extends StepFigures {
     requireLanguage(this.#fleet.engine, 'Python', 'a %%ranks --python cell');
     const ranks = parseSelection(selection, this.numRanks);
     const work = { kind: 'python', source, cell } as const;
-    await this.#supervisor.run(ranks, work, { ...(begins && { begins }), output: sink });
+    await this.#recordings.during(ranks, work, (steps) =>
+      this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
+    );
   }
 
   /** Declares variables in all ranks, as `job.on('all').put` does. */

@@ -91,7 +91,9 @@ export class RankSelection {
     const live = liveOutput();
     try {
       const work = { kind: 'python', source, cell: undefined, coded } as const;
-      return await this.#supervisor.run(this.ranks, work, { output: (event) => live.add(event) });
+      return await this.#recordings.during(this.ranks, work, (steps) =>
+        this.#supervisor.run(this.ranks, work, { ...steps, output: (event) => live.add(event) }),
+      );
     } finally {
       live.finish();
     }

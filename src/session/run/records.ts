@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { ConfigError, DISPLAY, type DisplayBundle, ShardlabError, type SpanName, shown } from '../../core';
 import { counted, createTable, type RunView, runFigures } from '../../figures';
-import { type CallSink, type CellStep, type RankWork, warnOnStderr } from '../../launch';
+import { type CallSink, type CellStep, type LaunchPlan, type RankWork, warnOnStderr } from '../../launch';
 import { SpillFile } from '../../ledger';
 import type { ReplicaSum } from '../../sharding';
 import type { StepResult } from '../../training';
@@ -35,12 +35,41 @@ interface Title {
 /** In a step of a cell, no trainer measures the times of forward, backward and the other parts. */
 const NO_SPANS = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 } as const;
 
+/** What to write in a cell of an engine's ranks. */
+interface CellWords {
+  readonly cell: string;
+  readonly call: string;
+  readonly noLoss: string;
+}
+
+const WORDS: Readonly<Record<LaunchPlan['engine'], CellWords>> = {
+  wasm: {
+    cell: '%%ranks',
+    call: 'job.on(…).run(…)',
+    noLoss:
+      'these steps have no loss: compute it within gradients(() => loss), or write report(loss) in the cell',
+  },
+  torch: {
+    cell: '%%ranks --python',
+    call: 'job.on(…).python(…)',
+    noLoss:
+      'these steps have no loss: call backward() of a loss that is one number, or write report(loss) in the cell',
+  },
+};
+
+/** What all recordings of a job have. */
+interface RecordingHome {
+  readonly link: Link | undefined;
+  readonly engine: LaunchPlan['engine'];
+}
+
 /** The recorded steps of a job's cells and functions, under one name. Shown in a notebook as one line. */
 export class Recording extends StepFigures {
   /** The name that job.record gave; '' for the steps before the first name. */
   readonly name: string;
   readonly #history: RunHistory<CellPlace>;
   readonly #link: Link | undefined;
+  readonly #words: CellWords;
   /** The numbers of the steps that computed no loss. */
   readonly #unknown = new Set<number>();
   /** The titles of the newest cells, such as 'cell 7', with the first step of each. */
@@ -50,10 +79,11 @@ export class Recording extends StepFigures {
   /** If the newest record is of a cell without an update: the record's spans, and the title of the cell that began its step. */
   #begun: { readonly names: ReadonlySet<SpanName>; readonly title: string } | undefined;
 
-  constructor(name: string, path: string, link: Link | undefined) {
+  constructor(name: string, path: string, { link, engine }: RecordingHome) {
     super();
     this.name = name;
     this.#link = link;
+    this.#words = WORDS[engine];
     this.#history = new RunHistory<CellPlace>({ world: 0, code: '' }, new SpillFile(path), warnOnStderr);
   }
 
@@ -106,7 +136,7 @@ export class Recording extends StepFigures {
       none: this.#none,
       viewOf: (step) => this.#viewOf(step),
       lossFigure: () => {
-        if (!losses.some(Number.isFinite)) throw new ConfigError(NO_LOSS);
+        if (!losses.some(Number.isFinite)) throw new ConfigError(this.#words.noLoss);
         const { firstStep } = this.#history.lossesByStep();
         return runFigures.loss([
           { name: this.name, firstStep, losses, hasOwnLoss: true, unknown: this.#unknown },
@@ -123,9 +153,10 @@ export class Recording extends StepFigures {
 
   get #none(): string {
     const where = this.name === '' ? 'ranks of this job' : `ranks since job.record('${this.name}')`;
+    const { cell, call } = this.#words;
     return (
-      `no cell and no function has run in the ${where}, so there is nothing to draw: run a %%ranks cell or await ` +
-      'job.on(…).run(…) first. A run of job.train has its own figures, as run.memory()'
+      `no work of cells and functions is recorded in the ${where}, so there is nothing to draw: run a ${cell} cell or await ` +
+      `${call} first. A run of job.train has its own figures, as run.memory()`
     );
   }
 
@@ -156,20 +187,20 @@ export class Recording extends StepFigures {
   }
 }
 
-const NO_LOSS =
-  'these steps have no loss: compute it within gradients(() => loss), or write report(loss) in the cell';
+/** Work whose steps are recorded. */
+type RecordedWork = Extract<RankWork, { kind: 'cell' | 'function' | 'python' }>;
 
 /** The recordings of a job. */
 export class Recordings {
   readonly #folder: string;
-  readonly #link: Link | undefined;
+  readonly #home: RecordingHome;
   readonly #named = new Map<string, Recording>();
   #numMade = 0;
   #current: Recording;
 
-  constructor(folder: string, link: Link | undefined) {
+  constructor({ folder, ...home }: RecordingHome & { readonly folder: string }) {
     this.#folder = folder;
-    this.#link = link;
+    this.#home = home;
     this.#current = this.#make('');
   }
 
@@ -196,11 +227,11 @@ export class Recordings {
   /** Runs a call of cells or functions, and adds its steps to the current recording, even if the call fails. */
   async during<T>(
     ranks: readonly number[],
-    work: Extract<RankWork, { kind: 'cell' | 'function' }>,
+    work: RecordedWork,
     call: (sink: Pick<CallSink, 'cellStep' | 'replicas'>) => Promise<T>,
   ): Promise<T> {
     const recording = this.#current;
-    const title = work.kind === 'cell' ? `cell ${work.cell}` : 'job.on().run';
+    const title = titleOf(work);
     const steps = new StepsOfCall(ranks, (done) => recording.add(done, title, codeOf(work)));
     try {
       const sums = new Map<number, readonly ReplicaSum[]>();
@@ -216,7 +247,7 @@ export class Recordings {
   }
 
   #make(name: string): Recording {
-    return new Recording(name, join(this.#folder, `cells-${++this.#numMade}-steps`), this.#link);
+    return new Recording(name, join(this.#folder, `cells-${++this.#numMade}-steps`), this.#home);
   }
 }
 
@@ -257,8 +288,13 @@ class StepsOfCall {
   }
 }
 
+function titleOf(work: RecordedWork): string {
+  if (work.kind === 'function') return 'job.on().run';
+  return work.cell === undefined ? 'job.on().python' : `cell ${work.cell}`;
+}
+
 /** Returns a hash of the code; the cell's number in its source map does not change the hash. */
-function codeOf(work: Extract<RankWork, { kind: 'cell' | 'function' }>): string {
+function codeOf(work: RecordedWork): string {
   const text = work.kind === 'cell' ? work.js.replace(/\n\/\/# sourceMappingURL=.*$/, '') : work.source;
   return createHash('sha256').update(text).digest('base64');
 }
