@@ -20,3 +20,4 @@ export { isPlaceholder, numberOf, wholeOf, word, yesOf } from './rows/values';
 export { whereOf } from './together';
 export { toyConfig } from './toy';
 export { SWIFT } from './trainers/swift';
+export { SWIFT_RLHF } from './trainers/swift-rlhf';
