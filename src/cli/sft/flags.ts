@@ -8,8 +8,7 @@ import {
   type Reading,
   readArguments,
   readConfig,
-  SWIFT,
-  SWIFT_RLHF,
+  SWIFT_COMMANDS,
   wholeOf,
   word,
   yesOf,
@@ -149,7 +148,7 @@ export function readFlags(
 ): { readonly values: SftValues; readonly others: readonly LocatedKey[] } {
   const lines = words.map((text) => ({ text, line: 1 }));
   const isForPairs = words.some((word) => /^--rlhf_type(=|$)/.test(word));
-  const keys = isForPairs ? SWIFT_RLHF.keys : SWIFT.keys;
+  const keys = SWIFT_COMMANDS[isForPairs ? 'rlhf' : 'sft'].keys;
   const { entries } = readArguments(lines, { file: FILE, keys });
   const values: Record<string, unknown> = {};
   const others: LocatedKey[] = [];
@@ -174,11 +173,14 @@ export function readFlags(
   return { values: values as SftValues, others }; // the row of `FLAGS` has read its value
 }
 
-function requireKnown({ path: [name = ''], key, value }: LocatedKey, keys: typeof SWIFT.keys): void {
+function requireKnown(
+  { path: [name = ''], key, value }: LocatedKey,
+  keys: typeof SWIFT_COMMANDS.sft.keys,
+): void {
   if (name === '(argument)')
     throw new ConfigError(`sft: ${String(value)} is no argument; write --dataset ${String(value)}`);
   if (Object.hasOwn(keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
-  if (Object.hasOwn(SWIFT_RLHF.keys, name))
+  if (Object.hasOwn(SWIFT_COMMANDS.rlhf.keys, name))
     throw new ConfigError(`sft: ${key} is for pairs of answers; add --rlhf_type dpo`);
   const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(keys)]);
   const question = near === undefined ? 'shardlab sft --help lists them' : `did you mean --${near}?`;
@@ -203,8 +205,8 @@ export function readOthers(
   );
   const { rlhf_type: kind, model, dataset = [] } = values;
   // The command itself reads these; the dialect compares --ref_model with the model, and demands pairs.
-  const asked = kind && { rlhf_type: [kind], model: model === undefined ? [] : [model], dataset };
-  const own = Object.entries(asked ?? {}).filter(([, value]) => value.length > 0);
+  const pairs = kind && { rlhf_type: [kind], model: model === undefined ? [] : [model], dataset };
+  const own = Object.entries(pairs ?? {}).filter(([, value]) => value.length > 0);
   const ownWords = own.flatMap(([name, value]) => [`--${name}`, ...value]);
   const program = ['swift', kind === undefined ? 'sft' : 'rlhf', ...ownWords];
   const reading = readConfig([...program, '--max_steps', String(steps), ...words], { cwd });

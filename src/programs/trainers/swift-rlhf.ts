@@ -100,3 +100,6 @@ export const SWIFT_RLHF: Dialect = {
     };
   },
 };
+
+/** The commands of swift that train on conversations and on pairs of answers. */
+export const SWIFT_COMMANDS = { sft: SWIFT, rlhf: SWIFT_RLHF } as const;
