@@ -20,4 +20,4 @@ export type { Effect, Reading, ReadLine } from './rows/reading';
 export { isPlaceholder, numberOf, wholeOf, word, yesOf } from './rows/values';
 export { whereOf } from './together';
 export { toyConfig } from './toy';
-export { SWIFT } from './trainers/swift';
+export { SWIFT_COMMANDS } from './trainers/swift-rlhf';

@@ -49,6 +49,7 @@ export function preferenceTask(model: Module, parts: PreferenceParts): Task<Toke
       return smoothedLoss(tf.sub(chosen, rejected), dpo.labelSmoothing);
     },
     measured: () => rewards,
+    ...(reference.fingerprint !== undefined && { reference: reference.fingerprint }),
     abandon: () => reference.abandon(),
     dispose: () => reference.dispose(),
   };

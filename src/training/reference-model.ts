@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import { STRATEGIES, type TrainConfig } from '../config';
 import type * as tf from '../core/tf';
 import { undone } from '../engine';
@@ -12,6 +13,8 @@ export interface ReferenceContext extends RankContext {
 
 /** A model with the values that the trained model had before the first step. It has no gradients and no optimizer states. */
 export interface ReferenceModel {
+  /** A text that identifies the values, the same under each strategy; undefined if the trained model has them (adapters). */
+  readonly fingerprint: string | undefined;
   /** Returns the logits of ids, with dropout off. The caller disposes them. */
   logits(ids: tf.Tensor): tf.Tensor;
   /** Frees whole parameters that the last forward left. */
@@ -27,6 +30,7 @@ export function referenceOf(context: ReferenceContext, model: Module, config: Tr
   if (config.lora === null) return new CopiedModel(context, config);
   const { engine } = context;
   return {
+    fingerprint: undefined,
     logits(ids) {
       const wasTraining = model.training;
       const evaluated = (): tf.Tensor => {
@@ -59,6 +63,7 @@ class Beside extends Module {
 
 /** A second, frozen copy of the model, sharded by the strategy of the trained model. */
 class CopiedModel implements ReferenceModel {
+  readonly fingerprint: string | undefined;
   readonly #model: Beside;
   readonly #parallel: ParallelModel;
   /** Whether ranks hold only shards of the parameters between two forwards. */
@@ -68,6 +73,7 @@ class CopiedModel implements ReferenceModel {
     // First values depend on names, and the copy's names begin with 'reference'.
     const named = buildModel(config);
     if (initialState !== undefined) loadState(engine, named, initialState);
+    this.fingerprint = engine.hasValues ? fingerprintOf(named) : undefined;
     this.#model = new Beside(buildModel(config)).eval();
     const copy = this.#model[REFERENCE];
     const parameters = copy.namedParameters();
@@ -96,6 +102,25 @@ class CopiedModel implements ReferenceModel {
     this.#parallel.dispose();
     this.#model.dispose();
   }
+}
+
+/** The parts of each parameter, evenly spread, and the values of each part of which a fingerprint is made. */
+const PARTS = 8;
+const VALUES_PER_PART = 32;
+
+/** Returns the checksum of names, shapes, and a part of the first values of a model whose parameters have no values yet. */
+function fingerprintOf(model: Module): string {
+  const all = [...model.namedParameters()].flatMap(([name, { shape, size, source }]) => {
+    const head = Buffer.from(`${name} ${shape.join()} `);
+    const parts = Array.from({ length: PARTS }, (_, part) => {
+      const start = Math.floor((part * size) / PARTS);
+      const values = new Float32Array(Math.min(VALUES_PER_PART, size - start));
+      source?.fill(start, values);
+      return Buffer.from(values.buffer);
+    });
+    return [head, ...parts];
+  });
+  return crc32(Buffer.concat(all)).toString(16).padStart(8, '0');
 }
 
 /** Returns the settings of the copy: those of the trained model, without what is about gradients. */

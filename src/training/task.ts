@@ -62,6 +62,8 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   prepare?(batch: B): void;
   /** Returns what the last call of `lossOf` measured besides the loss; omitted if the task measures nothing else. */
   measured?(): Rewards;
+  /** A text that identifies the values of a frozen model which the loss needs and no checkpoint has; omitted if there is none. */
+  readonly reference?: string | undefined;
   /** Frees what an interrupted forward outside of the model left. */
   abandon?(): void;
   /** Called when the passes of a batch have ended. */

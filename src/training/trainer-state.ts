@@ -14,6 +14,8 @@ export interface TrainerState {
   readonly microBatches: number;
   /** The identity of the data. Older versions of shardlab omit this field. */
   readonly data?: DataMark | undefined;
+  /** The identity of the frozen reference model of a training on pairs (`Task.reference`). Omitted if there is none. */
+  readonly reference?: string | undefined;
   /** Number of the optimizer's updates; it is less than `steps` if updates were skipped. */
   readonly optimizerSteps: number;
   /** By parameter's name, the number of steps in which the parameter had no gradient. Omitted if there are no such steps. */

@@ -201,6 +201,7 @@ export class Trainer {
       steps: this.#steps,
       microBatches: this.#microBatches,
       data: dataMark(this.#options),
+      ...(this.#task.reference !== undefined && { reference: this.#task.reference }),
       optimizerSteps: this.optimizer.steps,
       stepsLeftOut: stepsLeftOutOf({ engine, group: allRanks }, 'run.save()', this.optimizer),
       lr: this.optimizer.lr,
@@ -208,6 +209,17 @@ export class Trainer {
       schedule: this.#schedule?.state() ?? null,
       scaler: this.#scaler?.state ?? null,
     };
+  }
+
+  /** Throws: CONFIG if the state, which `name` has, was trained against another reference model. Call it before values change. */
+  requireSameReference({ reference }: TrainerState, name: string): void {
+    const own = this.#task.reference;
+    if (reference === undefined || own === undefined || reference === own) return;
+    throw new ConfigError(
+      `${name} was trained against another reference model (fingerprint ${reference}) than this run has (${own}); give the first weights of ` +
+        'that training (model.from, init, seed), or load only its parameters: run.load(path, { parametersOnly: true })',
+      { reference, own },
+    );
   }
 
   /** Continues from another trainer's state. The caller sets the parameters and optimizer states separately. */

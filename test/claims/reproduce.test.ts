@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { claims } from '../../src/claims/notebook/claims';
 import { reproduce } from '../../src/claims/notebook/reproduce';
 import { DISPLAY } from '../../src/core/display';
+import { judgedRuns } from '../../src/planner/measured/published-tables';
 import { predict } from '../../src/planner/predict';
 import { recommend } from '../../src/session/notebook/recommend';
 import { quietPlan } from '../../src/session/plans/plan';
@@ -140,4 +141,12 @@ test('reproduced tables, plans, recommendations and claims are saved as CSV, LaT
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test("the runs that sl.planner.accuracy draws are the rows of the table 'vtrain'", () => {
+  const { rows } = reproduce('vtrain');
+  assert.deepEqual(
+    judgedRuns().map(({ measured, predicted }) => [measured, predicted]),
+    rows.map((row) => [row.published, row.predicted]),
+  );
 });

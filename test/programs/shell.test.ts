@@ -140,10 +140,15 @@ test('swift rlhf and trl dpo train on pairs, and other kinds and losses are refu
     [`${asked} --rpo_alpha 1`, '--rpo_alpha'],
     [`${asked} --ref_model other`, '--ref_model'],
     [`${asked} --loss_type ipo`, '--loss_type'],
+    [`${asked} --ref_adapters other`, '--ref_adapters'],
+    [`${asked} --loss_weights 1 2`, '--loss_weights'],
+    [`${asked} --f_divergence_type js_divergence`, '--f_divergence_type'],
+    [`trl dpo --model_name_or_path gpt2 --dataset_name p.jsonl --reference_free true`, '--reference_free'],
     ['swift rlhf --rlhf_type kto --model tiny', 'swift rlhf'],
     ['swift rlhf --rlhf_type=rm --model tiny', 'swift rlhf'],
     ['megatron rlhf --rlhf_type dpo', 'megatron rlhf'],
     ['trl kto --model_name_or_path gpt2', 'trl kto'],
   ] as const)
     assert.equal(effects(readConfig(line))[key], 'refused', line);
+  assert.equal(effects(readConfig(`${asked} --ref_model tiny --ld_alpha 1`))['--ref_model'], 'none');
 });

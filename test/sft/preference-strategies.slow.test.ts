@@ -7,6 +7,7 @@ import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchFor } from '../session/job-fixture';
 import { valuesHere } from '../support/cases';
 import { assertClose } from '../support/close';
+import { parametersOf } from '../training/same-training';
 import { LLAMA, TOKENIZER } from './instruction-data';
 import { NUM_PAIRS, PAIRS } from './preference-data';
 
@@ -43,6 +44,45 @@ test('pairs give the same losses, rewards and evaluation under every strategy, w
   assert.ok(Math.abs((rounded[0] ?? 0) - Math.log(2)) < 1e-6, 'the reference is rounded as the model is');
 });
 
+const STRATEGIES = ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'] as const;
+
+/**
+ * The largest difference of a parameter from that of one rank, as a share of the parameter's largest update. The updates of SGD are
+ * proportional to gradients: a sum in place of a mean, a reduction that is left out and a shard that is not updated change 50% to
+ * 100% of an update. Rounding changes less than 0.1%.
+ */
+const MOST_OF_UPDATE = 0.01;
+
+test('every parameter has the values of one rank after three updates, under each of six strategies', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const trained = async (strategy: (typeof STRATEGIES)[number], ranks: number, batch = NUM_PAIRS / ranks) => {
+    const optimizer = { kind: 'sgd', lr: 0.5, weightDecay: 0 } as const;
+    const run = await job.train({ ...BASE, optimizer, parallel: { strategy }, batch }, { ranks });
+    const first = await parametersOf(run);
+    await run.step(3);
+    const last = await parametersOf(run);
+    await run.dispose();
+    return { first, last };
+  };
+  const { first, last } = await trained('NO_SHARD', 1);
+  /** Returns the parameters whose difference is larger than the bound. */
+  const different = (found: typeof last): string[] =>
+    [...last].flatMap(([name, { values }]) => {
+      const largest = (others: typeof last): number => {
+        const other = others.get(name)?.values ?? assert.fail(name);
+        return Math.max(...Array.from(values, (value, i) => Math.abs(value - (other[i] ?? Number.NaN))));
+      };
+      const update = largest(first);
+      assert.ok(update > 0, `${name} has no update`);
+      return largest(found) <= MOST_OF_UPDATE * update ? [] : [name];
+    });
+  for (const strategy of STRATEGIES)
+    assert.deepEqual(different((await trained(strategy, 2)).last), [], strategy);
+  // The bound is not too wide: gradients of the pairs of one rank alone change every parameter by more.
+  const halved = await trained('NO_SHARD', 1, NUM_PAIRS / 2);
+  assert.deepEqual(different(halved.last), [...last.keys()]);
+});
+
 test('a training that continues from a checkpoint is equal, bit by bit, and its reference has the first weights', async (context) => {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-dpo-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -60,6 +100,14 @@ test('a training that continues from a checkpoint is equal, bit by bit, and its 
     resumed.results.map(({ loss, rewards, gradNorm }) => [loss, gradNorm, rewards]),
     later,
   );
+  const other = await job.train({ ...config, seed: 4 });
+  await assert.rejects(
+    other.load(join(folder, 'two')),
+    /two was trained against another reference model \(fingerprint [0-9a-f]{8}\) than this run has .*give the first weights of that training/,
+  );
+  await other.load(join(folder, 'two'), { parametersOnly: true });
+  const elsewhere = await job.train({ ...config, batch: 2, parallel: { strategy: 'ZERO_1' } }, { ranks: 1 });
+  await elsewhere.load(join(folder, 'two'));
   await assert.rejects(
     whole.reshard({ strategy: 'ZERO_1' }),
     /reshard moves .* not the reference model of dpo/,

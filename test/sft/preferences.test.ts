@@ -128,7 +128,9 @@ test('preferences need dpo, dpo needs preferences, and divided models or packing
       { dpo: {}, data: { ...data, packing: true }, model: LLAMA },
       /data\.packing: cannot be combined with pref/,
     ],
-    [{ dpo: { beta: 0 }, data, model: LLAMA }, /dpo\.beta/],
+    ...[0, -1, Number.NaN, 1e-60, 1e39].map(
+      (beta) => [{ dpo: { beta }, data, model: LLAMA }, /dpo\.beta/] as const,
+    ),
   ] as const)
     assert.throws(() => parseTrainConfig(config), message);
 });

@@ -363,7 +363,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
     );
   const model = modelOf(values, cwd);
   const config = {
-    ...readOthers(others, { steps: MOST_STEPS, cwd, note }),
+    ...readOthers({ values, others, cwd }, { steps: MOST_STEPS, note }),
     model,
     // The schedule depends on the number of steps, so `withSteps` sets it.
     schedule: null,
@@ -406,8 +406,7 @@ function stepsOf(config: TrainConfig, { values, ranks }: SftSettings, rows: numb
 
 /** Returns the config with a number of steps, and with the schedule for this number. */
 function withSteps(config: TrainConfigInput, settings: SftSettings, steps: number): TrainConfigInput {
-  const { others, cwd } = settings;
-  const { schedule } = readOthers(others, { steps, cwd, note: () => undefined });
+  const { schedule } = readOthers(settings, { steps, note: () => undefined });
   return { ...config, schedule, steps };
 }
 

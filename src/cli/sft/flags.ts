@@ -8,7 +8,7 @@ import {
   type Reading,
   readArguments,
   readConfig,
-  SWIFT,
+  SWIFT_COMMANDS,
   wholeOf,
   word,
   yesOf,
@@ -146,10 +146,10 @@ export function readFlags(
   words: readonly string[],
   cwd: string,
 ): { readonly values: SftValues; readonly others: readonly LocatedKey[] } {
-  const { entries } = readArguments(
-    words.map((text) => ({ text, line: 1 })),
-    { file: FILE, keys: SWIFT.keys },
-  );
+  const lines = words.map((text) => ({ text, line: 1 }));
+  const isForPairs = words.some((word) => /^--rlhf_type(=|$)/.test(word));
+  const keys = SWIFT_COMMANDS[isForPairs ? 'rlhf' : 'sft'].keys;
+  const { entries } = readArguments(lines, { file: FILE, keys });
   const values: Record<string, unknown> = {};
   const others: LocatedKey[] = [];
   for (const entry of entries) {
@@ -158,7 +158,7 @@ export function readFlags(
     if (why !== undefined && !isNothing(entry.value)) throw new ConfigError(`sft: ${entry.key}: ${why}`);
     const row = Object.entries(FLAGS).find(([own]) => own === name)?.[1];
     if (row === undefined) {
-      requireKnown(entry);
+      requireKnown(entry, keys);
       if (why === undefined) others.push(entry);
       continue;
     }
@@ -170,49 +170,51 @@ export function readFlags(
       throw error;
     }
   }
-  // `swift sft` has --loss_type too, and there it has no effect.
-  const loss = others.find(({ path: [name] }) => name === 'loss_type');
-  if (values.rlhf_type !== undefined && loss !== undefined && String(loss.value) !== 'sigmoid')
-    throw notBuilt(loss.key);
   return { values: values as SftValues, others }; // the row of `FLAGS` has read its value
 }
 
-/** Arguments of swift rlhf for other losses and reference models. */
-const PAIRS_ONLY = new Set(['rpo_alpha', 'ref_model', 'ref_adapters', 'loss_weights', 'ld_alpha']);
-
-function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
+function requireKnown(
+  { path: [name = ''], key, value }: LocatedKey,
+  keys: typeof SWIFT_COMMANDS.sft.keys,
+): void {
   if (name === '(argument)')
     throw new ConfigError(`sft: ${String(value)} is no argument; write --dataset ${String(value)}`);
-  if (Object.hasOwn(SWIFT.keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
-  if (PAIRS_ONLY.has(name)) throw notBuilt(key);
-  const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(SWIFT.keys)]);
+  if (Object.hasOwn(keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
+  if (Object.hasOwn(SWIFT_COMMANDS.rlhf.keys, name))
+    throw new ConfigError(`sft: ${key} is for pairs of answers; add --rlhf_type dpo`);
+  const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(keys)]);
   const question = near === undefined ? 'shardlab sft --help lists them' : `did you mean --${near}?`;
   throw new ConfigError(`sft: there is no argument ${key}; ${question}`);
 }
 
-function notBuilt(key: string): ConfigError {
-  return new ConfigError(`sft: ${key} is not built here; DPO has --beta and --label_smoothing only`);
-}
-
 /**
- * Returns the settings that the other arguments mean in the dialect of swift, for a training of `steps` steps. `note` gets a
- * line for each argument without effect. Throws: CONFIG naming arguments that are wrong, or that have no counterpart here.
+ * Returns the settings that the other arguments mean in the dialect of swift (of `swift rlhf` for pairs of answers), for a training
+ * of `steps` steps. `note` gets a line for each argument without effect. Throws: CONFIG naming arguments that are wrong, or that have
+ * no counterpart here.
  */
 export function readOthers(
-  others: readonly LocatedKey[],
   {
-    steps,
+    values,
+    others,
     cwd,
-    note,
-  }: { readonly steps: number; readonly cwd: string; readonly note: (line: string) => void },
+  }: { readonly values: SftValues; readonly others: readonly LocatedKey[]; readonly cwd: string },
+  { steps, note }: { readonly steps: number; readonly note: (line: string) => void },
 ): Reading['config'] {
   const words = others.flatMap(({ key, value }) =>
     value === true ? [key] : [key, ...[value].flat().map(String)],
   );
-  const reading = readConfig(['swift', 'sft', '--max_steps', String(steps), ...words], { cwd });
-  const wrong = reading.lines.filter(({ effect }) => effect === 'error' || effect === 'refused');
+  const { rlhf_type: kind, model, dataset = [] } = values;
+  // The command itself reads these; the dialect compares --ref_model with the model, and demands pairs.
+  const pairs = kind && { rlhf_type: [kind], model: model === undefined ? [] : [model], dataset };
+  const own = Object.entries(pairs ?? {}).filter(([, value]) => value.length > 0);
+  const ownWords = own.flatMap(([name, value]) => [`--${name}`, ...value]);
+  const program = ['swift', kind === undefined ? 'sft' : 'rlhf', ...ownWords];
+  const reading = readConfig([...program, '--max_steps', String(steps), ...words], { cwd });
+  const isOthers = (key: string): boolean => !own.some(([name]) => key === `--${name}`);
+  const lines = reading.lines.filter(({ key }) => isOthers(key));
+  const wrong = lines.filter(({ effect }) => effect === 'error' || effect === 'refused');
   if (wrong.length > 0) throw new ConfigError(wrong.map(({ key, why }) => `sft: ${key}: ${why}`).join('\n'));
-  for (const { key, effect, why } of reading.lines)
+  for (const { key, effect, why } of lines)
     if (effect === 'none' || effect === 'warning') note(`${key}: ${why}`);
   return reading.config;
 }

@@ -5,7 +5,8 @@ import { type DataSetting, ownData } from './data';
 /** How a model is trained on pairs of answers. Source: Rafailov et al. 2023; names and defaults of TRL's DPOConfig. */
 export const DPO_PARTS = {
   beta: {
-    schema: z.number().positive().default(0.1),
+    // The loss has float32 numbers, in which other values are 0 or infinite.
+    schema: z.number().min(1e-30).max(1e30).default(0.1),
     says: 'how strongly the model is held to the reference model: a larger value lets the answers differ less',
   },
   labelSmoothing: {

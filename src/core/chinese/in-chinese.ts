@@ -91,11 +91,30 @@ function byPattern(line: string, whole: boolean, depth: number): Translation | u
   for (const pattern of allPatterns()) {
     const values = valuesOf(pattern, line, whole);
     if (values === undefined) continue;
-    const shown = values.map((value) => phrase(value, depth + 1));
+    const shown = values.map((value, i) => unitOf(values[i - 1], value) ?? phrase(value, depth + 1));
     const text = filled(pattern.chinese, shown);
     if (CHINESE.test(text)) return { text, size: pattern.size };
   }
   return undefined;
+}
+
+/** Units that messages have in holes, each after the hole of its number. */
+const UNITS: Readonly<Record<string, string>> = {
+  values: '个值',
+  characters: '个字符',
+  tokens: '个 token',
+  rows: '行',
+  pairs: '对',
+  examples: '个样本',
+  words: '个词',
+  settings: '项设置',
+  launches: '条启动命令',
+  'here-documents': '个 here-document',
+};
+
+/** Returns a unit after a number in Chinese; undefined for other values. */
+function unitOf(before: string | undefined, value: string): string | undefined {
+  return before !== undefined && /^\d+$/.test(before) ? ownValue(UNITS, value) : undefined;
 }
 
 /** Returns a value in Chinese if it is a phrase of the tables, and otherwise the value. */

@@ -85,6 +85,7 @@ export class RankSaves {
       accept(saved) {
         if (parametersOnly) return;
         goesOn = requireTrainerState(folder, saved?.trainer);
+        trainer.requireSameReference(goesOn, folder);
         evaluations = savedEvaluations(saved?.trainer);
       },
       progress: atTimes(tell),

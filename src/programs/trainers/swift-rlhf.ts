@@ -14,6 +14,8 @@ import { swiftData } from './swift-data';
 
 // `swift rlhf --rlhf_type dpo`. Source: ms-swift's Command-line-parameters.md, section RLHF arguments.
 
+const isOff = (value: unknown): boolean => isNothing(value) || /^(false|0)$/i.test(String(value));
+
 /** Returns rows of a training on pairs, which `swift rlhf` and `trl dpo` share. */
 export function preferenceKeys(dataset: KeyRow): KeyTable {
   return {
@@ -29,15 +31,29 @@ export function preferenceKeys(dataset: KeyRow): KeyTable {
       'is the loss here',
     ),
     rpo_alpha: refused('the loss has no part of supervised fine-tuning here; leave it out'),
+    loss_weights: refused('the loss has one part here; leave it out'),
+    ld_alpha: refused(
+      'all tokens of an answer count alike here; leave it out',
+      (value) => isNothing(value) || Number(value) === 1,
+      'counts all tokens alike, as here',
+    ),
+    f_divergence_type: refused(
+      'the divergence is the reverse Kullback-Leibler divergence here; leave it out',
+      (value) => /reverse_kl$/i.test(String(value)),
+      'is the divergence here',
+    ),
+    reference_free: refused('the loss needs its reference model here; leave it out', isOff),
+    use_weighting: refused('all pairs have the same weight here; leave it out', isOff),
+    ref_adapters: refused(
+      'the reference model has the first weights of the trained model here; leave it out',
+    ),
     ref_model: REFERENCE,
     ref_model_name_or_path: REFERENCE,
-    sync_ref_model: refused('the reference model never changes here', (value) => isOff(value), 'is off'),
+    sync_ref_model: refused('the reference model never changes here', isOff),
     precompute_ref_log_probs: none('the reference model runs before each forward; the losses are the same'),
     ref_model_init_kwargs: none('models are read from your own folders'),
   };
 }
-
-const isOff = (value: unknown): boolean => isNothing(value) || /^(false|0)$/i.test(String(value));
 
 /** The reference model: here always the first weights of the trained model. */
 const REFERENCE = decides('dpo', ({ value, other }: KeyInput) => {
@@ -84,3 +100,6 @@ export const SWIFT_RLHF: Dialect = {
     };
   },
 };
+
+/** The commands of swift that train on conversations and on pairs of answers. */
+export const SWIFT_COMMANDS = { sft: SWIFT, rlhf: SWIFT_RLHF } as const;

@@ -6,7 +6,10 @@ import { predictions } from './predictions';
 /** How far the planner's answers can be trusted, apart from any one plan. */
 export const planner = { accuracy, advice, predictions } as const;
 
-/** Draws the error of the planner's times for measured iterations, on which no constant of the planner was fitted. */
+/**
+ * Draws the rows of `sl.planner.reproduce('vtrain')` beside a baseline. `reproduce` is the door to all published figures, and has
+ * their tables and sources.
+ */
 function accuracy(): Figure {
   const runs = published.judgedRuns();
   const subtitle = `${runs.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;

@@ -56,6 +56,24 @@ test('a message is translated up to its first sentence, with its values', () => 
   );
 });
 
+test('units in holes are in Chinese', () => {
+  for (const [message, expected] of [
+    ['x: expected a list of at least 3 values, got []', 'x：应为长度不小于 3 个值的列表，实际为 []'],
+    ['x: expected a text of 3 characters', 'x：应为长度为 3 个字符的文本'],
+    ...[
+      ['pairs', '对'],
+      ['rows', '行'],
+      ['examples', '个样本'],
+      ['tokens', '个 token '],
+    ].map(([unit, chinese]) => [
+      `data.validation: a share of 0.5 of 1 ${unit} is less than one of them; give a larger share, files for validation, or null`,
+      `data.validation：按比例 0.5 从 1 ${chinese}中取，不足一个；增大这个比例，或者给出用于验证的文件，或者写 null`,
+    ]),
+  ] as const)
+    assert.equal(inChinese(message ?? '', 'CONFIG'), expected);
+  assert.equal(inChinese('x: expected a list, got rows', 'CONFIG'), 'x：应为列表，实际为 rows');
+});
+
 test('the ranks before a message and the cell behind it are kept', () => {
   assert.equal(
     inChinese(

@@ -325,7 +325,8 @@ export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
         shift = new Constant();
         forward(F: tfjs.Tensor) {
           let constant = this.self.apply(this.__hidden.apply(tf.softmax(F)));
-          for (const block of this.blocks) constant = block.apply(constant.add(this.shift.apply(constant)));
+          constant = constant.add(this.shift.apply(constant));
+          for (const block of this.blocks) constant = block.apply(constant);
           for (const key of ['a "b"', '权重']) constant = this.named.get(key)?.apply(constant) ?? constant;
           return constant.mul(this.lambda.tensor);
         }
