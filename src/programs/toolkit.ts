@@ -37,8 +37,7 @@ export {
   type Treatment,
   worldOf,
 } from './export/target';
-export { startByAccelerate, startByHand, TORCH, TRAINER_NOTES } from './export/targets';
-export { torchScripts } from './export/train-script';
+export { startByAccelerate, startByHand, TORCH, TRAINER_NOTES, withVideos } from './export/targets';
 export { MEGATRON } from './megatron/megatron';
 export { trainerCall } from './python/trainer-calls';
 export { hasMark } from './registry/marks';

@@ -6,7 +6,7 @@ import {
   registerPrograms,
   restarts,
   TORCH,
-  torchScripts,
+  withVideos,
 } from '../../programs/toolkit';
 
 // Kubernetes, by the training operator of Kubeflow.
@@ -15,17 +15,19 @@ registerPrograms({
   order: 120,
   keys: [],
   write: {
-    kubernetes: {
-      order: 65,
-      ...TORCH,
-      says: "PyTorch under Kubernetes (Kubeflow's PyTorchJob)",
-      notes: (facts) => [
-        ...TORCH.notes(facts),
-        'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
-      ],
-      start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
-      files: (facts) => [...torchScripts(facts), kubernetesFile(facts, 'python:3.12')],
-    },
+    kubernetes: withVideos(
+      {
+        order: 65,
+        ...TORCH,
+        says: "PyTorch under Kubernetes (Kubeflow's PyTorchJob)",
+        notes: (facts) => [
+          ...TORCH.notes(facts),
+          'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
+        ],
+        start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
+      },
+      (facts) => kubernetesFile(facts, 'python:3.12'),
+    ),
   },
 });
 

@@ -2,21 +2,17 @@ import fs from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { dataRanksOf, isOwnModel, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
 import { ConfigError, formatBytes, isWhole, makeFolder, ShardlabError, shown } from '../../core';
-import {
-  type BatchSource,
-  createBatches,
-  type PreparedData,
-  writeAll,
-  writeInitialValues,
-} from '../../training';
+import { type BatchSource, createBatches, type PreparedData, writeInitialValues } from '../../training';
 import { exportedLines } from '../export/launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from '../export/model-folder';
 import { isPythonCode } from '../export/own-model';
 import { packageLines, requirementsText } from '../export/requirements';
 import { type BundleFacts, builtInShape, type OwnBundleModel, type Target, worldOf } from '../export/target';
 import { targetNames, targets } from '../registry/registry';
+import { npyHeader, writeParts } from './npy';
 import { fillFolder, isEmptyFolder } from './partial-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
+import { type StoredVideos, videoStepBytes, writeVideos } from './video-data';
 
 /** The target, the folder and the sizes of a bundle. */
 export interface BundleOptions {
@@ -267,7 +263,7 @@ function writeWeights(
   if (reads !== undefined) return [];
   if (data === 'own') return modelSource(facts) === MODEL_FOLDER ? writeModelFolder(facts, init, out) : [];
   writeInitialValues(facts.config, init, out);
-  return ['model.safetensors'];
+  return ['model.safetensors', ...(facts.config.textEncoder === null ? [] : ['text_encoder.safetensors'])];
 }
 
 /** The answer of `writeData` for programs that read the user's texts. */
@@ -292,9 +288,10 @@ function writeData(
   out: string,
 ) {
   const { config, firstStep } = facts;
-  const shape = builtInShape(facts);
   const { batch, accumulation } = config;
   const ranks = dataRanksOf(config, worldOf(facts));
+  if (facts.shape.kind === 'dit') return writeVideoData(facts, { shape: facts.shape, ranks, steps }, out);
+  const shape = builtInShape(facts);
   const sizes = { ranks, batch, seq: shape.seq, vocab: shape.vocab };
   const bytes = stepBytes(sizes, accumulation);
   const most = Math.max(1, Math.floor(MOST_BYTES / bytes));
@@ -315,6 +312,25 @@ function writeData(
       data === 'batches'
         ? `data/tokens.npy has the token ids of ${numSteps} steps, [data-parallel rank, microbatch, row, position] = [${ranks}, ${stored.numMicrobatches}, ${batch}, ${shape.seq + 1}]; replace it by such an array of your own, or replace read_batch in train.py by your data loader.`
         : `data/tokens.bin and .idx are a data set of Megatron-LM with the rows of ${numSteps} steps; replace --data-path by the output of its tools/preprocess_data.py.`,
+  };
+}
+
+/** Writes the videos of the first steps. Returns as `writeData`. */
+function writeVideoData(
+  { config, firstStep }: BundleFacts,
+  { steps, ...place }: Pick<StoredVideos, 'shape' | 'ranks'> & { readonly steps: number | undefined },
+  out: string,
+) {
+  const { accumulation } = config;
+  const bytes = videoStepBytes({ config, ...place });
+  const wanted = Math.max(1, config.steps);
+  const numSteps = steps ?? Math.min(wanted, Math.max(1, Math.floor(MOST_BYTES / bytes)));
+  const first = firstStep * accumulation;
+  const files = writeVideos({ config, ...place, first, numMicrobatches: numSteps * accumulation }, out);
+  return {
+    files,
+    notes: numSteps >= wanted ? [] : [fewSteps(numSteps, wanted, ` (${formatBytes(numSteps * bytes)})`)],
+    text: `data/NAME.npy has one array of the batches of ${numSteps} steps, [data-parallel rank, microbatch, row, …]; replace them, or replace Batches in train.py by your data loader.`,
   };
 }
 
@@ -382,19 +398,6 @@ function writeBatches(source: BatchSource, stored: StoredBatches, folder: string
   return ['data/tokens.npy'];
 }
 
-/** Returns the header of a NumPy array in C order. Source: numpy.lib.format, version 1.0. */
-function npyHeader(kind: string, shape: readonly number[]): Buffer {
-  const text = `{'descr': '${kind}', 'fortran_order': False, 'shape': (${shape.join(', ')}), }`;
-  const prefix = 10;
-  const padded = Math.ceil((prefix + text.length + 1) / 64) * 64 - prefix;
-  const header = Buffer.alloc(prefix + padded, ' ');
-  header.write('\x93NUMPY\x01\x00', 0, 'latin1');
-  header.writeUInt16LE(padded, 8);
-  header.write(text, prefix, 'latin1');
-  header.write('\n', prefix + padded - 1);
-  return header;
-}
-
 /**
  * Writes data/tokens.bin and data/tokens.idx, one document per row. Source of the format: Megatron-LM's IndexedDataset
  * (megatron/core/datasets/indexed_dataset.py), version 1.
@@ -423,23 +426,18 @@ const [INT32, UINT16] = [4, 8];
 
 /** Writes a header, then each rank's tokens, one microbatch after the other. */
 function writeTokens(source: BatchSource, stored: StoredBatches, path: string, header: Buffer): void {
-  const { ranks, first, numMicrobatches, vocab } = stored;
-  makeFolder(join(path, '..'));
-  const file = fs.openSync(path, 'w');
-  try {
-    let place = header.length;
-    writeAll(fs, file, header, 0);
-    for (let rank = 0; rank < ranks; rank++) {
-      for (let index = first; index < first + numMicrobatches; index++) {
-        const { tokens } = source.batch(rank, index);
-        const values = tokenBytes(vocab) === 2 ? Uint16Array.from(tokens) : tokens;
-        const part = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-        writeAll(fs, file, part, place);
-        place += part.length;
-      }
+  writeParts(path, header, tokensOf(source, stored));
+}
+
+function* tokensOf(
+  source: BatchSource,
+  { ranks, first, numMicrobatches, vocab }: StoredBatches,
+): Generator<ArrayBufferView> {
+  for (let rank = 0; rank < ranks; rank++) {
+    for (let index = first; index < first + numMicrobatches; index++) {
+      const { tokens } = source.batch(rank, index);
+      yield tokenBytes(vocab) === 2 ? Uint16Array.from(tokens) : tokens;
     }
-  } finally {
-    fs.closeSync(file);
   }
 }
 

@@ -18,8 +18,9 @@ import {
   TORCH_EXCEPTIONS,
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
-import type { BundleFacts, Target } from './target';
+import type { BundleFacts, BundleFile, Target } from './target';
 import { accelerateScript, deepSpeedScript, torchScripts } from './train-script';
+import { VIDEO_EXCEPTIONS, videoScripts } from './video-script';
 
 /** What targets with train.py for torchrun have in common. */
 export const TORCH = {
@@ -38,6 +39,29 @@ export const TORCH = {
           ]
         : [],
 } as const satisfies Partial<Target>;
+
+/** Adds the form of a target for video models, whose launch files `launch` makes, to a target with train.py for torchrun. */
+export function withVideos(
+  target: Omit<Target, 'files'>,
+  launch: (facts: BundleFacts) => BundleFile,
+): Target {
+  return {
+    ...target,
+    files: (facts) => [...torchScripts(facts), launch(facts)],
+    videos: {
+      ...target,
+      takesOwnModels: false,
+      except: () => VIDEO_EXCEPTIONS,
+      notes: (facts) => [
+        ...target.notes(facts),
+        ...(facts.config.textEncoder?.fsdp === true
+          ? ['Each rank reads all values of the text encoder before it shards them.']
+          : []),
+      ],
+      files: (facts) => [...videoScripts(facts), launch(facts)],
+    },
+  };
+}
 
 /** Returns how launch.sh is started. */
 export function startByHand({ machines }: BundleFacts): string {
@@ -60,13 +84,15 @@ export const TRAINER_NOTES = [
 ] as const;
 
 /** PyTorch under torchrun. */
-export const TORCHRUN_TARGET: Target = {
-  order: 10,
-  ...TORCH,
-  says: 'PyTorch (DDP or fully_shard), started by torchrun',
-  start: startByHand,
-  files: (facts) => [...torchScripts(facts), torchrunFile(facts)],
-};
+export const TORCHRUN_TARGET: Target = withVideos(
+  {
+    order: 10,
+    ...TORCH,
+    says: 'PyTorch (DDP or fully_shard), started by torchrun',
+    start: startByHand,
+  },
+  torchrunFile,
+);
 
 /** DiffSynth-Studio under Accelerate, which takes the place of our script for video models. */
 const DIFFSYNTH_TARGET: Target = {
@@ -165,10 +191,12 @@ export const SWIFT_TARGET: Target = {
 };
 
 /** PyTorch under Slurm. */
-export const SLURM_TARGET: Target = {
-  order: 60,
-  ...TORCH,
-  says: 'PyTorch under Slurm (srun torchrun)',
-  start: () => 'sbatch job.sbatch',
-  files: (facts) => [...torchScripts(facts), slurmFile(facts)],
-};
+export const SLURM_TARGET: Target = withVideos(
+  {
+    order: 60,
+    ...TORCH,
+    says: 'PyTorch under Slurm (srun torchrun)',
+    start: () => 'sbatch job.sbatch',
+  },
+  slurmFile,
+);

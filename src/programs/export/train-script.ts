@@ -64,16 +64,16 @@ function torchScript(facts: BundleFacts): BundleFile {
 }
 
 /** Whether the states of the optimizer, but no gradients, are sharded. */
-function shardsOptimizer({ parallel: { strategy } }: TrainConfig): boolean {
+export function shardsOptimizer({ parallel: { strategy } }: TrainConfig): boolean {
   return !isSharded(strategy, 'gradient') && isSharded(strategy, 'optimizer');
 }
 
-function wayOfDDP(config: TrainConfig): string {
+export function wayOfDDP(config: TrainConfig): string {
   return `PyTorch's DDP${shardsOptimizer(config) ? ' and ZeroRedundancyOptimizer' : ''}`;
 }
 
 /** Returns what is decided about the passes of a step. */
-function passFlags(config: TrainConfig): Filling['flags'] {
+export function passFlags(config: TrainConfig): Filling['flags'] {
   const { strategy, noSync } = config.parallel;
   return {
     SYNCS_LAST: noSync ?? STRATEGIES[strategy].accumulatesLocally,
@@ -81,12 +81,12 @@ function passFlags(config: TrainConfig): Filling['flags'] {
   };
 }
 
-function lowOf({ mixedPrecision }: TrainConfig): string {
+export function lowOf({ mixedPrecision }: TrainConfig): string {
   return `torch.${mixedPrecision?.paramDtype ?? 'float32'}`;
 }
 
 /** Returns the options of DDP. */
-function bucketOptions({ parallel: { bucketBytes } }: TrainConfig): readonly string[] {
+export function bucketOptions({ parallel: { bucketBytes } }: TrainConfig): readonly string[] {
   return bucketBytes === 25 * 2 ** 20 ? [] : [`bucket_cap_mb=${bucketBytes / 2 ** 20}`];
 }
 
@@ -148,7 +148,7 @@ function scriptOf(
 }
 
 /** Adds what a script has of the training: optimizer, schedule, steps. */
-function withTraining(
+export function withTraining(
   facts: BundleFacts,
   { title, flags, constants, inlined, ...rest }: Pick<Filling, 'title'> & Partial<Filling>,
 ): Filling {
@@ -224,7 +224,7 @@ function ownScripts(facts: BundleFacts, shape: OwnBundleModel): BundleFile[] {
   return [{ path: 'train.py', text: scriptFrom(templates, filling) }, ...files];
 }
 
-function nthOf({ activationCheckpointing: chosen }: TrainConfig): number | null {
+export function nthOf({ activationCheckpointing: chosen }: TrainConfig): number | null {
   return typeof chosen === 'object' && chosen !== null && 'everyNth' in chosen ? chosen.everyNth : null;
 }
 
@@ -261,12 +261,12 @@ function trainingConstants({ config, firstStep }: BundleFacts): Filling['constan
   };
 }
 
-function tuple(parts: readonly string[]): string {
+export function tuple(parts: readonly string[]): string {
   return parts.length === 1 ? `(${parts[0]},)` : `(${parts.join(', ')})`;
 }
 
 /** Returns the axes of data parallelism and the Python expressions of their sizes. */
-function meshOf({ config, machines, gpusPerMachine }: BundleFacts): {
+export function meshOf({ config, machines, gpusPerMachine }: BundleFacts): {
   readonly axes: readonly string[];
   readonly sizes: readonly string[];
 } {
@@ -279,7 +279,7 @@ function meshOf({ config, machines, gpusPerMachine }: BundleFacts): {
 }
 
 /** Returns the arguments of fully_shard except the mesh. */
-function shardOptions(config: TrainConfig): string {
+export function shardOptions(config: TrainConfig): string {
   const { strategy, reshardAfterForward: chosen } = config.parallel;
   const isKept = !STRATEGIES[strategy].reshardAfterForward;
   const reshard = chosen ?? (isKept ? false : null);
@@ -326,7 +326,7 @@ export interface Filling {
 }
 
 /** Returns a script that is made of some of the files, which are named without '.py'. Throws: errors of the file system. */
-function scriptFrom(files: readonly string[], filling: Filling): string {
+export function scriptFrom(files: readonly string[], filling: Filling): string {
   const own = partsOf(filling.code ?? '', filling).map((part) => ({ ...part, isOwn: true }));
   const all = [
     ...files.slice(0, 1).flatMap((name) => partsOf(readTemplate(name), filling)),
@@ -384,7 +384,7 @@ function partsOf(template: string, { flags, constants, inlined }: Filling): Part
     .flatMap((part): Part[] => {
       const text = part.trimEnd();
       if (/^(import|from) /.test(text))
-        return text.startsWith('from .') ? [] : [{ kind: 'import', names: [], text }];
+        return /^from (\.|shardlab_torch)/.test(text) ? [] : [{ kind: 'import', names: [], text }];
       const [, line = ''] = /^([A-Z_]+(?:, [A-Z_]+)*)(?:: .*)? = /.exec(text) ?? [];
       const names = line === '' ? [] : line.split(', ');
       if (names.some(isDecided)) return [];
@@ -477,7 +477,8 @@ function importsOf(imports: readonly string[], code: string): readonly [string, 
   const sorted = [...new Set(kept)].sort(
     (a, b) => Number(a.startsWith('from')) - Number(b.startsWith('from')) || (module(a) < module(b) ? -1 : 1),
   );
-  const isStandard = (text: string): boolean => ['math', 'os', 're', 'typing'].includes(module(text));
+  const isStandard = (text: string): boolean =>
+    ['functools', 'math', 'os', 're', 'typing'].includes(module(text));
   return [sorted.filter(isStandard).join('\n'), sorted.filter((text) => !isStandard(text)).join('\n')];
 }
 
