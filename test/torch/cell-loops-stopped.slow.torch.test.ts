@@ -187,7 +187,10 @@ for step in range(3, 6):
       job.losses,
       one.map((loss, i) => (loss + (two[i] ?? Number.NaN)) / 2),
     );
-    await assert.rejects(python('report("low")'), /report takes a number or a tensor of one element, not str/);
+    await assert.rejects(
+      python('report("low")'),
+      /report takes a number or a tensor of one element, not str/,
+    );
   });
 
   it('knows the norm of gradients and the passes of a closure', async () => {
@@ -213,6 +216,39 @@ for step in range(3):
         return loss
     optimizer.step(closure)`);
     assert.equal(job.losses.length, 3);
+  });
+
+  it('sees the schedule of a pipeline and the collectives of tensor parallelism', async () => {
+    await python(`
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+model = nn.Linear(16, 16)
+schedule = ScheduleGPipe(PipelineStage(model, rank, 2, device), 2, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    schedule.step(torch.randn(4, 16)) if rank == 0 else schedule.step(target=torch.randn(4, 16), losses=[])
+    optimizer.step()
+schedule = None`);
+    const sent = newest().collectives.map(({ op, cause, bytes }) => `${op} ${cause} ${bytes}`);
+    assert.deepEqual(
+      sent,
+      ['send', 'send', 'recv', 'recv'].map((op) => `${op} activation ${2 * 16 * 4}`),
+    );
+    assert.equal(newest().spans.filter(({ pipeline }) => pipeline !== undefined).length, 4);
+    // Only the last stage has a loss.
+    assert.ok(job.losses.length === 2 && job.losses.every(Number.isFinite));
+    await python(`
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 16))
+parallelize_module(model, init_device_mesh(device.type, (2,)), {'0': ColwiseParallel(), '1': RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    model(torch.randn(4, 16)).square().mean().backward()
+    optimizer.step()`);
+    const reduced = newest().collectives.map(({ op, cause, bytes }) => `${op} ${cause} ${bytes}`);
+    assert.deepEqual(reduced, [`allReduce activation ${4 * 16 * 4}`]);
   });
 
   it('sees the loop of a DataLoader with workers, and of ranks that run alone', async () => {

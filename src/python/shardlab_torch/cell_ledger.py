@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils
+from torch.distributed.pipelining import schedules
 from torch.nn.modules import module as modules
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.nn.utils import clip_grad
@@ -145,6 +146,7 @@ class CellLedger:
         wrap(stack, torch.optim.Optimizer, "__init__", self._make_optimizer)
         wrap(stack, DistributedDataParallel, "_ddp_init_helper", self._framed(Frame(memory="comm")))
         wrap(stack, DeviceMesh, "__init__", self._make_mesh)
+        wrap(stack, schedules, "_batch_p2p", self._framed(Frame(comm="activation")))
         wrap(stack, distributed, "_sync_module_states", self._framed(Frame(comm="param")))
         wrap(stack, _init_utils, "_sync_module_params_and_buffers", self._framed(Frame(comm="param")))
         for handle in (
