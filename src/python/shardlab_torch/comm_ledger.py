@@ -56,7 +56,10 @@ class CommLedger:
         watcher: WorkWatcher | None,
         most: int | None = None,
     ) -> None:
-        """`most` is the largest number of collectives that a step stores; None: no limit."""
+        """
+        `most` is the largest number of collectives that a step of a cell stores. A ledger of cells also forgets works when they end,
+        because steps of cells may be long. Without `most`, works are kept until the step's end, so that no other thread frees them.
+        """
         self._scene = scene
         self._default_cause = default_cause
         self._watcher = watcher
@@ -176,9 +179,10 @@ class CommLedger:
         self._last_op = now
 
     def _ended(self, one: Collective, at: float) -> None:
-        """Notes a collective's end, and forgets its work: a work holds its tensors as long as it exists."""
+        """Notes a collective's end. Of cells, also forgets its work: a work holds its tensors as long as it exists."""
         _end(one, at)
-        self._forget(one)
+        if self._most is not None:
+            self._forget(one)
 
     def _forget(self, one: Collective) -> None:
         work, one.work = one.work, None
