@@ -142,7 +142,8 @@ export function fateOf(block: Block): Fate {
   if (reasonOf(block) !== undefined) return 'not run';
   if (Object.keys(PAGES[page]?.checkedBy ?? {}).some((text) => code.includes(text)))
     return 'checked elsewhere';
-  if (language === 'ts') return PAGES[page]?.torch ? 'torch cell' : 'cell';
+  if (language === 'ts' || code.startsWith('%%ranks --python'))
+    return PAGES[page]?.torch ? 'torch cell' : 'cell';
   if (language !== 'sh' && language !== 'bash') return 'forgotten';
   if (/^(\w+=\S+ )*(npm|npx biome|git clone) /.test(code)) return 'npm';
   return /\bnpx shardlab /.test(code) ? 'command' : 'forgotten';

@@ -17,7 +17,7 @@ describe('the ledger of cells of Python', () => {
   });
   after(() => job.shutdown());
   beforeEach(async () => {
-    await python('losses = []; model = optimizer = loss = critic = p = None');
+    await python('losses = []; model = optimizer = loss = critic = compiled = p = None');
     job.record('case');
   });
 
@@ -106,7 +106,7 @@ counted = live_bytes()`);
     assert.equal(job.losses.length, 40);
   });
 
-  it('begins anew with a model that is made again under its name', async () => {
+  it('has the bytes of one model after a model is made again under its name', async () => {
     for (let i = 0; i < 2; i++) await python(`${setup('plain', 'SGD')}\n${loop('plain', 0, 2)}`);
     const record = newest();
     assert.equal(byCause(record, 'atRest')['param.full'], TOTAL);
@@ -170,6 +170,9 @@ for step in range(3):
             p -= 0.1 * p.grad
     report(step + rank)`);
     assert.deepEqual(job.losses, [0.5, 1.5, 2.5]);
+    await python('model.zero_grad(); loss_of(model, 0).backward(); report(float("nan"))');
+    assert.equal(Number.isNaN(job.losses.at(-1)), true);
+    job.record('zeroed');
     await python(`
 for step in range(3, 6):
     model.zero_grad()
@@ -181,10 +184,71 @@ for step in range(3, 6):
             p -= 0.1 * p.grad`);
     const [one = [], two = []] = (await job.get('losses')) as unknown as number[][];
     assert.deepEqual(
-      job.losses.slice(3),
+      job.losses,
       one.map((loss, i) => (loss + (two[i] ?? Number.NaN)) / 2),
     );
-    await assert.rejects(python('report("low")'), /report takes a number or a tensor with one number/);
+    await assert.rejects(
+      python('report("low")'),
+      /report takes a number or a tensor of one element, not str/,
+    );
+  });
+
+  it('knows the norm of gradients and the passes of a closure', async () => {
+    await python(`
+${setup('fsdp2', 'AdamW')}
+loss_of(model, 0).backward()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+optimizer.step()`);
+    const norms = newest().collectives.filter(({ cause }) => cause === 'norm');
+    assert.deepEqual(
+      norms.map(({ op, bytes }) => [op, bytes]),
+      [['allReduce', 4 * 11]],
+    );
+    job.record('closures');
+    await python(`
+model = Net()
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+for step in range(3):
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(model, 0)
+        loss.backward()
+        return loss
+    optimizer.step(closure)`);
+    assert.equal(job.losses.length, 3);
+  });
+
+  it('sees the schedule of a pipeline and the collectives of tensor parallelism', async () => {
+    await python(`
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+model = nn.Linear(16, 16)
+schedule = ScheduleGPipe(PipelineStage(model, rank, 2, device), 2, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    schedule.step(torch.randn(4, 16)) if rank == 0 else schedule.step(target=torch.randn(4, 16), losses=[])
+    optimizer.step()
+schedule = None`);
+    const sent = newest().collectives.map(({ op, cause, bytes }) => `${op} ${cause} ${bytes}`);
+    assert.deepEqual(
+      sent,
+      ['send', 'send', 'recv', 'recv'].map((op) => `${op} activation ${2 * 16 * 4}`),
+    );
+    assert.equal(newest().spans.filter(({ pipeline }) => pipeline !== undefined).length, 4);
+    // Only the last stage has a loss.
+    assert.ok(job.losses.length === 2 && job.losses.every(Number.isFinite));
+    await python(`
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 16))
+parallelize_module(model, init_device_mesh(device.type, (2,)), {'0': ColwiseParallel(), '1': RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    model(torch.randn(4, 16)).square().mean().backward()
+    optimizer.step()`);
+    const reduced = newest().collectives.map(({ op, cause, bytes }) => `${op} ${cause} ${bytes}`);
+    assert.deepEqual(reduced, [`allReduce activation ${4 * 16 * 4}`]);
   });
 
   it('sees the loop of a DataLoader with workers, and of ranks that run alone', async () => {
@@ -236,6 +300,28 @@ breaks = sum(torch._dynamo.utils.counters['graph_break'].values())`;
     const { 'param.full': parameters, 'grad.full': gradients } = byCause(newest(), 'atRest');
     assert.deepEqual([parameters, gradients], [TOTAL, TOTAL]);
     assert.doesNotMatch(textOf(await python(source)), /note:/);
+  });
+
+  it('stores a limited number of events of a step that does not end, and its whole peak', async () => {
+    const said = await python(`
+model = Net()
+import shardlab_torch.cell_memory as limits
+most, limits.MOST_CHANGES = limits.MOST_CHANGES, 300
+with torch.no_grad():
+    for step in range(20):
+        loss_of(model, step)
+        if step == 5:
+            large = torch.ones(10_000)
+            del large
+for _ in range(20_005):
+    dist.barrier()
+limits.MOST_CHANGES = most`);
+    const { memory, collectives } = newest();
+    assert.equal(memory.curve, null);
+    assert.ok(memory.peakBytes >= 40_000 + TOTAL && memory.restBytes < 40_000, String(memory.peakBytes));
+    assert.equal(byCause(newest(), 'atRest')['param.full'], TOTAL);
+    assert.equal(collectives.length, 20_000);
+    assert.match(textOf(said), /lacks the last 5 of them/);
   });
 
   it('does not change what the user’s code does', async () => {

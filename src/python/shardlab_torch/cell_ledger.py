@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils
+from torch.distributed.pipelining import schedules
 from torch.nn.modules import module as modules
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.nn.utils import clip_grad
@@ -145,6 +146,7 @@ class CellLedger:
         wrap(stack, torch.optim.Optimizer, "__init__", self._make_optimizer)
         wrap(stack, DistributedDataParallel, "_ddp_init_helper", self._framed(Frame(memory="comm")))
         wrap(stack, DeviceMesh, "__init__", self._make_mesh)
+        wrap(stack, schedules, "_batch_p2p", self._framed(Frame(comm="activation")))
         wrap(stack, distributed, "_sync_module_states", self._framed(Frame(comm="param")))
         wrap(stack, _init_utils, "_sync_module_params_and_buffers", self._framed(Frame(comm="param")))
         for handle in (
@@ -154,7 +156,7 @@ class CellLedger:
             optimizers.register_optimizer_step_post_hook(self._after_step),
         ):
             stack.callback(handle.remove)
-        self._observers += [recorder.memory, recorder.comm]
+        self._observers += [recorder.memory, recorder.comm, self._steps]
         stack.enter_context(CellMode(self._observers))
 
     @property
@@ -174,7 +176,6 @@ class CellLedger:
         if not self._is_recorded:
             return
         self._models.optimizes(optimizer)
-        self._recorder.memory.claim_states()
         ids = [one for one, _ in self._stepping]
         if id(optimizer) in ids:
             # An earlier step() of this optimizer failed.
@@ -241,7 +242,7 @@ class CellLedger:
         recorder, scene = self._recorder, self._recorder.scene
         if not self._is_recorded or scene.in_backward:
             return original(outputs, *args, **kwargs)
-        if not self._has_pass and not scene.within("optimizer"):
+        if not self._has_pass:
             self._pass_begins()
         is_loss = bool(kwargs.get("accumulate_grad")) and len(outputs) == 1
         loss = scalar_of(outputs[0]) if is_loss else None
@@ -273,7 +274,7 @@ class CellLedger:
         begun = monotonic()
         with self._recorder.scene.span(name):
             yield
-        self._recorder.pipeline_span(name, begun, monotonic(), pipeline)
+        self._recorder.span(name, "", begun, monotonic(), pipeline)
 
     def _set_in_model(self, in_model: bool) -> None:
         self._recorder.memory.in_model = in_model and torch.is_grad_enabled()

@@ -71,7 +71,8 @@ class CellMarks(UnitMarks):
             self._in_model(False)
 
     def _model_begins(self) -> None:
-        if torch.is_grad_enabled() and not self._scene.within('optimizer'):
+        # Within an optimizer's step, this is the closure of LBFGS, which runs passes.
+        if torch.is_grad_enabled():
             self._begins()
         self._scene.spans.append('forward')
         self._in_model(True)

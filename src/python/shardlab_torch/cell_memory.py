@@ -9,7 +9,7 @@ from typing import Any, Iterable, Sequence
 import torch
 
 from .cell_models import CellModels
-from .memory_ledger import StorageLedger, TrackedMemory, tracked_between
+from .memory_ledger import Fold, StorageLedger, TrackedMemory, tracked_between
 from .model_states import State
 from .op_mode import has_storage, plain_tensors
 from .scene import Scene
@@ -18,6 +18,8 @@ from .storages import ELSEWHERE, Holding
 
 # A look at all objects of the process may take this share of a cell's time.
 LOOK_TIME = 0.1
+# A step stores at most this number of changes, as in src/ledger/step-events.ts.
+MOST_CHANGES = 400_000
 # The longest wait for other threads at the end of a step, and the time after which the main thread looks again.
 SETTLE_SECONDS = 0.05
 PAUSE_SECONDS = 5e-4
@@ -47,6 +49,7 @@ class CellMemory(StorageLedger):
         self.in_model = False
         """Whether a model's forward runs."""
         self._buffers: list[Holding] = []
+        self._fold: Fold | None = None
         self._opened = 0.0
         self._look_seconds = 0.0
 
@@ -66,6 +69,7 @@ class CellMemory(StorageLedger):
         self._start = self._opened = monotonic()
         self.in_model = False
         self._buffers.clear()
+        self._fold = None
         self._was_in_backward = False
         self._was_in_recompute = False
         self._storages.changes = []
@@ -104,18 +108,48 @@ class CellMemory(StorageLedger):
         self._buffers.clear()
 
     def cut(self, mark: MemoryMark, unseen_bytes: int | None = None) -> TrackedMemory:
-        """Ends the step at a moment and returns its memory; later changes begin the next step."""
-        self.claim_states()
+        """
+        Ends the step at a moment and returns its memory; later changes begin the next step. The states must have been claimed
+        since the moment.
+        """
         storages = self._storages
         changes, storages.changes = storages.changes[: mark.num_changes], storages.changes[mark.num_changes :]
-        after = dict(self._before)
+        fold, self._fold = self._fold, None
+        after = dict(self._before if fold is None else fold.at_end)
         for change in changes:
             after[change.holding] = after.get(change.holding, 0) + change.delta_bytes
         after = {holding: num_bytes for holding, num_bytes in after.items() if num_bytes != 0}
-        memory = tracked_between((self._start, mark.seconds), self._before, changes, after, unseen_bytes)
+        memory = tracked_between((self._start, mark.seconds), self._before, changes, after, unseen_bytes, fold)
         self._before = after
         self._start = mark.seconds
         return memory
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many changes are stored that `fold` must be called."""
+        return len(self._storages.changes) >= MOST_CHANGES
+
+    def fold(self) -> None:
+        """Forgets the changes so far, but not the peak that they reached: a cell that never updates may run for hours."""
+        changes, self._storages.changes = self._storages.changes, []
+        earlier = self._fold
+        held = dict(self._before if earlier is None else earlier.at_end)
+        # Bytes of runs are in no peak.
+        total = sum(num_bytes for holding, num_bytes in held.items() if _counts(holding))
+        peak = total if earlier is None else earlier.peak_bytes
+        highest = 0 if earlier is None else -1
+        for i, change in enumerate(changes, 1):
+            total += change.delta_bytes if _counts(change.holding) else 0
+            if total > peak:
+                peak, highest = total, i
+        at_peak = dict(held) if earlier is None or highest >= 0 else earlier.at_peak
+        seconds = self._start if earlier is None else earlier.peak_seconds
+        for i, change in enumerate(changes, 1):
+            held[change.holding] = held.get(change.holding, 0) + change.delta_bytes
+            if i == highest:
+                at_peak, seconds = dict(held), change.seconds
+        at_end = {holding: num_bytes for holding, num_bytes in held.items() if num_bytes != 0}
+        self._fold = Fold(seconds, peak, at_peak, at_end)
 
     def claim_states(self) -> None:
         """Gives the storages of all models' and optimizers' states their causes."""
@@ -148,3 +182,7 @@ class CellMemory(StorageLedger):
             holding.in_forward = holding.in_forward and in_pass
             if holding.cause == 'comm' and self._scene.comm is not None:
                 self._buffers.append(holding)
+
+
+def _counts(holding: Holding) -> bool:
+    return holding.space == 'device' and holding.cause != ELSEWHERE

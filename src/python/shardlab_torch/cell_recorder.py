@@ -24,6 +24,11 @@ from .variables import number
 from .work_watcher import WorkWatcher
 
 
+# A step stores at most this number of collectives and of spans, as in src/ledger/step-events.ts.
+MOST_COLLECTIVES = 20_000
+MOST_SPANS = 20_000
+
+
 @dataclass(frozen=True)
 class Moment:
     """A moment of the open step at which the step may end."""
@@ -45,6 +50,8 @@ class EndedStep:
     memory: TrackedMemory
     collectives: list[Collective]
     spans: list[Span]
+    num_dropped: int
+    """The number of collectives that were not stored."""
 
     @property
     def seconds(self) -> float:
@@ -71,7 +78,7 @@ class CellRecorder:
         self._group_name_of = group_name_of
         self.scene = Scene()
         self.memory = CellMemory(self.scene, models, device)
-        self.comm = CommLedger(self.scene, self._default_cause, None)
+        self.comm = CommLedger(self.scene, self._default_cause, None, MOST_COLLECTIVES)
         self._spans: list[Span] = []
         self._start = (0.0, 0.0)
         self._number = 1
@@ -80,20 +87,17 @@ class CellRecorder:
         """Begins a cell's first step, as `CellMemory.open`."""
         self.scene.clear()
         watcher = None if self._device.type == 'cpu' else WorkWatcher()
-        self.comm = CommLedger(self.scene, self._default_cause, watcher)
+        self.comm = CommLedger(self.scene, self._default_cause, watcher, MOST_COLLECTIVES)
         self._spans = []
         self._number = 1
         self.memory.open(elsewhere, after_others)
         self._start = (monotonic(), time.thread_time())
 
-    def span(self, name: str, module: str, start: float, end: float) -> None:
-        """Adds a span of the main thread's work."""
-        self._spans.append(Span(name, module, start, end))
+    def span(self, name: str, module: str, start: float, end: float, pipeline: dict[str, Any] | None = None) -> None:
+        """Adds a span of the main thread's work; `pipeline` says which part of a pipeline's schedule it is."""
+        if len(self._spans) < MOST_SPANS:
+            self._spans.append(Span(name, module, start, end, pipeline))
         self.comm.beat(end)
-
-    def pipeline_span(self, name: str, start: float, end: float, pipeline: dict[str, Any] | None) -> None:
-        """Adds a span of a pipeline's schedule."""
-        self._spans.append(Span(name, '', start, end, pipeline))
 
     @property
     def num_spans(self) -> int:
@@ -117,7 +121,7 @@ class CellRecorder:
         spans, self._spans = self._spans[: end.num_spans], self._spans[end.num_spans :]
         start, self._start = self._start, (end.at, end.cpu)
         collectives = self.comm.cut(end.num_collectives, end.at)
-        step = EndedStep(self._number, start, (end.at, end.cpu), memory, collectives, spans)
+        step = EndedStep(self._number, start, (end.at, end.cpu), memory, collectives, spans, self.comm.take_dropped())
         self._number += 1
         self._models.step_ended()
         return step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -56,6 +57,7 @@ class CellSteps:
         self._spent = 0.0
         # One of every `_every` steps gets a record.
         self._every = 1
+        self._has_warned = False
 
     def begin(self, send: Callable[[Json], None]) -> None:
         """Begins a cell, whose steps `send` gets."""
@@ -70,9 +72,9 @@ class CellSteps:
 
     def pass_begins(self) -> None:
         """Notes that a pass begins."""
+        self._recorder.memory.claim_states()
         if self._mark is not None:
             self._cut(self._mark)
-        self._recorder.memory.claim_states()
         self._recorder.memory.pass_begins()
 
     def passed(self, loss: float) -> None:
@@ -101,7 +103,7 @@ class CellSteps:
         """
         value = scalar_of(loss)
         if value is None:
-            raise ShardlabError("CONFIG", f"report takes a number or a tensor with one number, as report(loss), not {_kind_of(loss)}")
+            raise ShardlabError("CONFIG", f"report takes a number or a tensor of one element, not {_kind_of(loss)}")
         if self._send is None:
             return
         ends_step = not self._models.has_optimizer
@@ -110,6 +112,17 @@ class CellSteps:
         self._notes.reported.append(value)
         if ends_step:
             self._mark = self._recorder.moment()
+
+    def before_op(self, begun: float) -> None:
+        """Drops the changes of a step that has too many, as an observer of `OpMode`."""
+        memory = self._recorder.memory
+        if memory.is_full:
+            if self._mark is not None:
+                self._cut(self._mark)
+            memory.fold()
+
+    def after_op(self, func: Any, args: Any, kwargs: Any, result: Any, begun: float) -> None:
+        """Does nothing."""
 
     def end(self, loss: float | None, unseen_bytes: int | None) -> None:
         """Ends the cell; `loss` is its value if the value can be a loss."""
@@ -166,9 +179,15 @@ class CellSteps:
         if held is not None:
             self._deliver(*held, kind, has_curve=True, is_recorded=True)
 
+    def _warn_of(self, step: EndedStep) -> None:
+        if step.num_dropped > 0 and not self._has_warned:
+            self._has_warned = True
+            print(DROPPED.format(step.num_dropped), file=sys.stderr)
+
     def _deliver(self, step: EndedStep, notes: Notes, kind: str, *, has_curve: bool, is_recorded: bool) -> None:
         if self._send is None:
             return
+        self._warn_of(step)
         loss = _mean(notes.reported) if notes.reported else _mean(notes.losses)
         self._send(
             {
@@ -180,6 +199,12 @@ class CellSteps:
                 "record": self._recorder.record(step, loss, has_curve) if is_recorded else None,
             }
         )
+
+
+DROPPED = (
+    "warning: this cell ran so many collectives in one step that the ledger lacks the last {} of them; "
+    "run fewer collectives per cell, or call step() of an optimizer, which ends a step. This warning appears once"
+)
 
 
 def scalar_of(value: Any) -> float | None:

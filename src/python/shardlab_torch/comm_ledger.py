@@ -49,7 +49,17 @@ class Gap:
 class CommLedger:
     """Records the collectives of one step, also those that DDP's reducer posts from C++. It is an observer of `OpMode`."""
 
-    def __init__(self, scene: Scene, default_cause: Callable[[CollectiveCall], str], watcher: WorkWatcher | None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        default_cause: Callable[[CollectiveCall], str],
+        watcher: WorkWatcher | None,
+        most: int | None = None,
+    ) -> None:
+        """
+        `most` is the largest number of collectives that a step of a cell stores. A ledger of cells also forgets works when they end,
+        because steps of cells may be long. Without `most`, works are kept until the step's end, so that no other thread frees them.
+        """
         self._scene = scene
         self._default_cause = default_cause
         self._watcher = watcher
@@ -63,6 +73,8 @@ class CommLedger:
         self.bucket_modules: list[str] = []
         self._num_buckets = 0
         self._has_works = False
+        self._most = most
+        self._num_dropped = 0
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -97,6 +109,11 @@ class CommLedger:
             self._forget(one)
         return part
 
+    def take_dropped(self) -> int:
+        """Returns the number of collectives that were not stored since the last call."""
+        dropped, self._num_dropped = self._num_dropped, 0
+        return dropped
+
     def before_op(self, begun: float) -> None:
         self.beat(begun)
 
@@ -127,6 +144,9 @@ class CommLedger:
         one = Collective(call, self._number_of(call), cause, module, begun, not in_bucket, work)
         if not call.is_async:
             one.exposed = monotonic() - begun  # the call itself may block until the collective has ended
+        if self._most is not None and len(self.collectives) >= self._most:
+            self._num_dropped += 1
+            return
         self.collectives.append(one)
         if work is None:
             one.results = tuple(_address(tensor) for tensor in plain_tensors(result))
@@ -159,9 +179,10 @@ class CommLedger:
         self._last_op = now
 
     def _ended(self, one: Collective, at: float) -> None:
-        """Notes a collective's end, and forgets its work: a work holds its tensors as long as it exists."""
+        """Notes a collective's end. Of cells, also forgets its work: a work holds its tensors as long as it exists."""
         _end(one, at)
-        self._forget(one)
+        if self._most is not None:
+            self._forget(one)
 
     def _forget(self, one: Collective) -> None:
         work, one.work = one.work, None

@@ -29,6 +29,15 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class FoldedMemory:
+    """The part of a very long step whose changes are no longer stored: only its peak and its end are. Bytes are by owner."""
+
+    peak_seconds: float
+    at_peak: dict[Owner, int]
+    at_end: dict[Owner, int]
+
+
+@dataclass(frozen=True)
 class TrackedMemory:
     """The memory of a tracked step. Times are of the machine's monotonic clock, in seconds."""
 
@@ -43,6 +52,8 @@ class TrackedMemory:
     Bytes at the step's end in storages that the ledger saw in no operation of the step, such as storages of other threads; None:
     nobody looked for such storages.
     """
+    folded: FoldedMemory | None = None
+    """The step's first part, if `changes` has only the changes after it."""
 
 
 class StorageLedger:
@@ -210,12 +221,23 @@ def resizes_reported(storages: Storages) -> Iterator[None]:
         del kind.resize_
 
 
+@dataclass(frozen=True)
+class Fold:
+    """The part of a step whose changes are no longer stored. Bytes are by holding."""
+
+    peak_seconds: float
+    peak_bytes: int
+    at_peak: dict[Holding, int]
+    at_end: dict[Holding, int]
+
+
 def tracked_between(
     moments: tuple[float, float],
     before: Mapping[Holding, int],
     changes: Sequence[Change],
     after: Mapping[Holding, int],
     unseen_bytes: int | None,
+    fold: Fold | None = None,
 ) -> TrackedMemory:
     """
     Returns the memory between two moments, before and after which the holdings had these bytes. Owners are decided only now, so
@@ -230,11 +252,14 @@ def tracked_between(
             owners[holding] = owner
         return owners[holding]
 
-    at_start: dict[Owner, int] = {}
-    for holding, num_bytes in before.items():
-        owner = owner_of(holding)
-        if owner is not None:
-            at_start[owner] = at_start.get(owner, 0) + num_bytes
+    def by_owner(held: Mapping[Holding, int]) -> dict[Owner, int]:
+        sums: dict[Owner, int] = {}
+        for holding, num_bytes in held.items():
+            owner = owner_of(holding)
+            if owner is not None:
+                sums[owner] = sums.get(owner, 0) + num_bytes
+        return sums
+
     owned = [
         (change.seconds, owner, change.delta_bytes)
         for change in changes
@@ -243,4 +268,7 @@ def tracked_between(
     live = [(holding, num_bytes) for holding, num_bytes in after.items() if num_bytes > 0 and holding.space == 'device']
     elsewhere = sum(num_bytes for holding, num_bytes in live if holding.cause == ELSEWHERE)
     num_buffers = sum(holding.cause != ELSEWHERE for holding, _ in live)
-    return TrackedMemory(*moments, at_start, owned, elsewhere, num_buffers, unseen_bytes)
+    folded = None
+    if fold is not None:
+        folded = FoldedMemory(fold.peak_seconds, by_owner(fold.at_peak), by_owner(fold.at_end))
+    return TrackedMemory(*moments, by_owner(before), owned, elsewhere, num_buffers, unseen_bytes, folded)

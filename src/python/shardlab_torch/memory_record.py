@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
@@ -25,12 +25,23 @@ def memory_record(
     step may be an earlier one.
     """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
-    owners = list(dict.fromkeys([*tracked.at_start, *(owner for _, owner, _ in tracked.changes)]))
+    folded = tracked.folded
+    parts = [tracked.at_start] if folded is None else [tracked.at_start, folded.at_peak, folded.at_end]
+    known = [owner for part in parts for owner in part]
+    owners = list(dict.fromkeys([*known, *(owner for _, owner, _ in tracked.changes)]))
     index = {owner: i for i, owner in enumerate(owners)}
-    held = [tracked.at_start.get(owner, 0) for owner in owners]
-    at_start, at_peak = list(held), list(held)
-    on_device = sum(held[i] for i, owner in enumerate(owners) if owner.space == 'device')
-    peak, peak_seconds = on_device, 0.0
+
+    def listed(sums: Mapping[Owner, int]) -> list[int]:
+        return [sums.get(owner, 0) for owner in owners]
+
+    def device_bytes(held: Sequence[int]) -> int:
+        return sum(num_bytes for owner, num_bytes in zip(owners, held) if owner.space == 'device')
+
+    at_start = listed(tracked.at_start)
+    held = list(at_start) if folded is None else listed(folded.at_end)
+    at_peak = list(at_start) if folded is None else listed(folded.at_peak)
+    on_device = device_bytes(held)
+    peak, peak_seconds = device_bytes(at_peak), 0.0 if folded is None else round(at(folded.peak_seconds), 7)
     seconds = []
     for moment, owner, delta in tracked.changes:
         held[index[owner]] += delta
@@ -54,7 +65,7 @@ def memory_record(
             'owner': [index[owner] for _, owner, _ in tracked.changes],
             'deltaBytes': [delta for _, _, delta in tracked.changes],
         }
-        if has_curve
+        if has_curve and folded is None
         else None,
         'process': process_memory(on_device + tracked.elsewhere_bytes, device) if has_curve else None,
     }

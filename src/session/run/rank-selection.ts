@@ -79,7 +79,7 @@ export class RankSelection {
    * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values`
    * become variables first, as `put` sends them; variables stay available. Returns, per rank, the value of the last expression as
    * `get` returns it; the value's repr if the value cannot be sent; null if there is no last expression. `rank`, `world_size`,
-   * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
+   * `dist`, `torch`, `device`, `runs` and `report` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
     requireLanguage(this.#engine, 'Python', 'python(source)');
