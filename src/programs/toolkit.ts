@@ -12,6 +12,7 @@ export {
 } from './export/launch-files';
 export { launchOf } from './export/launch-lines';
 export { MODEL_FOLDER, modelNotes, modelSource } from './export/model-folder';
+export { torchScripts } from './export/own-script';
 export { exportedToPeft } from './export/peft-targets';
 export { as1F1B, TRAINER_EXCEPTIONS } from './export/program-exceptions';
 export { lines, numberText, pythonValue } from './export/python';
@@ -38,7 +39,6 @@ export {
   worldOf,
 } from './export/target';
 export { startByAccelerate, startByHand, TORCH, TRAINER_NOTES } from './export/targets';
-export { torchScripts } from './export/train-script';
 export { MEGATRON } from './megatron/megatron';
 export { trainerCall } from './python/trainer-calls';
 export { hasMark } from './registry/marks';
