@@ -81,10 +81,10 @@ export function torchSupport(
 }
 
 /** Returns warnings about settings of data that a model with batches of its own does not read. */
-function unreadBeside(asked: readonly SettingPath[], config: TrainConfig): string[] {
+function unreadBeside(paths: readonly SettingPath[], config: TrainConfig): string[] {
   const shape = modelShape(config);
   if (shape.kind !== 'python' || shape.batches === undefined) return [];
-  return asked
+  return paths
     .filter((path) => path === 'data' || path === 'batch')
     .map((path) => `${path} has no effect: model.batches names the function that makes the batches`);
 }

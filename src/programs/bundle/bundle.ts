@@ -300,7 +300,7 @@ function writeData(
   const stored = { ...sizes, first: firstStep * accumulation, numMicrobatches: numSteps * accumulation };
   if (prepared?.kind === 'instructions')
     throw new ConfigError(
-      'run.export: a bundle has no labels, so it cannot train on instructions; run.savePretrained writes the model, and ms-swift or TRL train it on the same file',
+      "run.export: a bundle has no labels, so it cannot train on instructions; ms-swift or TRL train on the same file, from a folder in Hugging Face's format (docs/how-to/sft.md)",
     );
   const source = createBatches(config, { world: ranks, prepared });
   const files = (data === 'batches' ? writeBatches : writeIndexed)(source, stored, out);

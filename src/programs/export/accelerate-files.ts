@@ -103,12 +103,13 @@ function strategyOf(facts: BundleFacts, { blockClass, deepSpeed }: Started) {
 }
 
 /** Returns Accelerate's settings of FSDP 2; transformers' Trainer takes the same settings. */
-export function fsdpSection({ config }: BundleFacts, blockClass: string | undefined) {
+export function fsdpSection({ config, shape }: BundleFacts, blockClass: string | undefined) {
   const { strategy, wrap, reshardAfterForward } = config.parallel;
   const layers = wrap === 'linear' ? 'Linear' : blockClass;
+  const isOneUnit = wrap === 'root' || (shape.kind === 'own' && layers === undefined);
   return {
     fsdp_version: 2,
-    ...(wrap === 'root'
+    ...(isOneUnit
       ? { fsdp_auto_wrap_policy: 'NO_WRAP' }
       : {
           fsdp_auto_wrap_policy: 'TRANSFORMER_BASED_WRAP',

@@ -15,10 +15,15 @@ const RESERVED = new Set([
 ]);
 
 /** Returns model.py: the classes of a traced model, and its loss. Throws: CONFIG for what PyTorch's code cannot say. */
-function ownModelText(program: TracedProgram): { readonly text: string; readonly className: string } {
+function ownModelText(program: TracedProgram): {
+  readonly text: string;
+  readonly className: string;
+  readonly unitClasses: readonly string[];
+} {
   requireFreeNames(program);
   const writer = new ModelWriter(program);
   const className = writer.classOf('');
+  const unitClasses = writer.ownClasses(program.units);
   const loss = lossText(program);
   const classes = writer.classes();
   const body = [...classes, loss].join('\n\n\n');
@@ -37,7 +42,7 @@ function ownModelText(program: TracedProgram): { readonly text: string; readonly
       : []),
     ...(hasConstants ? ['from safetensors.torch import load_file', '', constantsText()] : []),
   ];
-  return { text: `${[head.join('\n'), ...helpers, body].join('\n\n\n')}\n`, className };
+  return { text: `${[head.join('\n'), ...helpers, body].join('\n\n\n')}\n`, className, unitClasses };
 }
 
 /** Returns the code that reads the file of [Note: traced programs]' constants. */
@@ -110,6 +115,12 @@ class ModelWriter {
       [`class ${name}(nn.Module):`, ...lines.map((line) => (line === '' ? '' : `    ${line}`))].join('\n'),
     );
     return name;
+  }
+
+  /** Returns the names of modules' classes, without the layers of PyTorch. */
+  ownClasses(paths: readonly string[]): readonly string[] {
+    const own = paths.filter((path) => this.#module(path).kind === 'module');
+    return [...new Set(own.map((path) => this.classOf(path)))];
   }
 
   #module(path: string): TracedModule {
@@ -309,6 +320,7 @@ export interface WrittenModel {
   /** The function of train.py that computes a batch's loss; null: the model's file has it, or it is that of language models. */
   readonly loss: string | null;
   readonly units: readonly string[];
+  readonly unitClasses: readonly string[];
   readonly ties: PythonCode['ties'];
   /** Whether some parameters that train get no gradient in a pass. */
   readonly skipsParameters: boolean;
@@ -319,18 +331,25 @@ export interface WrittenModel {
 /** Returns what train.py has of a user's own model. Throws: CONFIG for what PyTorch's code cannot say. */
 export function writtenModel({ code }: OwnBundleModel): WrittenModel {
   if (isPythonCode(code)) {
-    const { files, module, model, arguments: given, loss, units, ties, skipsParameters } = code;
+    const { files, module, model, arguments: argumentsText, loss } = code;
+    const { units, unitClasses, ties, skipsParameters } = code;
     const imports = `import ${module} as own_model`;
     return {
-      ...{ files, className: model, imports, model: `own_model.${model}`, arguments: given },
-      ...{ loss, units, ties, skipsParameters, hasInt32: !code.makesBatches },
+      ...{ files, className: model, imports, model: `own_model.${model}`, arguments: argumentsText },
+      ...{ loss, units, unitClasses, ties, skipsParameters, hasInt32: !code.makesBatches },
     };
   }
-  const { text, className } = ownModelText(code);
+  const { text, className, unitClasses } = ownModelText(code);
   return {
     files: [{ path: 'model.py', text }],
     ...{ className, imports: `from model import ${className}, loss_of`, model: className, arguments: '' },
-    ...{ loss: null, units: code.units, ties: tiesOf(code), skipsParameters: code.leavesParametersOut },
+    ...{
+      loss: null,
+      units: code.units,
+      unitClasses,
+      ties: tiesOf(code),
+      skipsParameters: code.leavesParametersOut,
+    },
     hasInt32: true,
   };
 }

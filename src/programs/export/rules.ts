@@ -35,12 +35,12 @@ const ANYWHERE: Exceptions = {
   gradScaler: ({ config }) =>
     usesFloat16(config) ? null : leftOut('nothing is float16, so a scale changes no value'),
   dpo: inexpressible(
-    "pairs of answers are not exported; run.savePretrained(folder) writes the model, and swift rlhf or TRL's DPOTrainer train it on the same file",
+    "pairs of answers are not exported; swift rlhf or TRL's DPOTrainer train on the same file, from a folder in Hugging Face's format (docs/how-to/sft.md)",
   ),
   // The loss of a model of the user is in model.py.
   loss: ({ shape }) => (shape.kind === 'own' ? 'said' : null),
   lora: inexpressible(
-    'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
+    "adapters are not exported; merge them into a folder in Hugging Face's format (docs/how-to/lora.md), and export a config with model: { from: FOLDER }",
   ),
 };
 

@@ -7,6 +7,7 @@ import {
   type TrainConfig,
   usesFloat16,
 } from '../../config';
+import { isPythonCode } from './own-model';
 import {
   inexpressible,
   leftOut,
@@ -27,7 +28,10 @@ const SCRIPT: Exceptions = {
   batch: 'said',
   activationCheckpointing: onlyRecompute('full', 'everyNth'),
   'optimizer.kind': onlyOptimizers('torch.optim', 'adamW', 'adam', 'sgd'),
-  seed: leftOut('this seed made the weights and the batches of the bundle; train.py draws no random numbers'),
+  seed: ({ shape }) =>
+    shape.kind === 'own' && isPythonCode(shape.code)
+      ? 'said'
+      : leftOut('this seed made the weights and the batches of the bundle; train.py draws no random numbers'),
 };
 
 /** Returns an exception of a setting of fully_shard, which DDP and ZeroRedundancyOptimizer do not have. */

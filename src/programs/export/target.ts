@@ -31,6 +31,8 @@ export interface PythonCode {
   readonly loss: string | null;
   /** The modules that FSDP gathers as units, inner modules first, without the model itself. */
   readonly units: readonly string[];
+  /** The names of the units' classes, without those of PyTorch itself. */
+  readonly unitClasses: readonly string[];
   /** The second names of parameters and buffers, each with the name under which the weights have the values. */
   readonly ties: readonly (readonly [second: string, first: string])[];
   /** Whether the file's own function makes the batches; if not, they are rows of tokens. */

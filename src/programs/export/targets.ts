@@ -9,6 +9,7 @@ import { deepSpeedFiles, slurmFile, torchrunFile } from './launch-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
 import { isPythonCode, ownNotes } from './own-model';
+import { ownAccelerateFiles, ownDeepSpeedScripts, torchScripts } from './own-script';
 import { MEGATRON_EXCEPTIONS, swiftExceptions } from './program-exceptions';
 import { DIFFSYNTH_PACKAGE, type Package, SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
 import {
@@ -19,15 +20,24 @@ import {
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
 import type { BundleFacts, BundleFile, Target } from './target';
-import { accelerateScript, deepSpeedScript, torchScripts } from './train-script';
+import { accelerateScript, deepSpeedScript } from './train-script';
 import { VIDEO_EXCEPTIONS, videoScripts } from './video-script';
+
+/** Returns the packages that a user's Python imports. */
+function packagesOfModel({ shape }: BundleFacts): readonly Package[] {
+  return shape.kind === 'own' && isPythonCode(shape.code) ? shape.code.packages : [];
+}
+
+/** Returns notes about a user's own model. */
+function notesOfModel({ shape }: BundleFacts): readonly string[] {
+  return shape.kind === 'own' ? ownNotes(shape) : [];
+}
 
 /** What targets with train.py for torchrun have in common. */
 export const TORCH = {
   takesOwnModels: true,
   originals: ['torch', 'fullyShard', 'fsdp'],
-  packages: ({ shape }: BundleFacts): readonly Package[] =>
-    shape.kind === 'own' && isPythonCode(shape.code) ? shape.code.packages : [],
+  packages: packagesOfModel,
   data: 'batches',
   except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
@@ -117,17 +127,23 @@ export const ACCELERATE_TARGET: Target = {
   says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
   originals: ['accelerate', 'torch'],
   // With DeepSpeed, Accelerate reads the version of transformers, so that package must be installed.
+  takesOwnModels: true,
   packages: (facts) => [
+    ...packagesOfModel(facts),
     'accelerate',
     ...(isByDeepSpeed(facts) ? (['deepspeed', TRANSFORMERS_PACKAGE] as const) : []),
   ],
   data: 'batches',
   except: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_EXCEPTIONS : ACCELERATE_EXCEPTIONS),
   start: startByAccelerate,
-  notes: () => [
+  notes: (facts) => [
+    ...notesOfModel(facts),
     'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
   ],
-  files: (facts) => [accelerateScript(facts), ...accelerateFiles(facts)],
+  files: (facts) =>
+    facts.shape.kind === 'own'
+      ? ownAccelerateFiles(facts, facts.shape)
+      : [accelerateScript(facts), ...accelerateFiles(facts)],
   videos: DIFFSYNTH_TARGET,
 };
 
@@ -136,16 +152,18 @@ export const DEEPSPEED_TARGET: Target = {
   order: 30,
   says: 'DeepSpeed ZeRO-0 to ZeRO-3',
   originals: ['deepSpeed'],
-  packages: () => ['deepspeed'],
+  takesOwnModels: true,
+  packages: (facts) => [...packagesOfModel(facts), 'deepspeed'],
   data: 'batches',
   except: () => DEEPSPEED_EXCEPTIONS,
   start: ({ machines }) =>
     machines === 1 ? './launch.sh' : './launch.sh on machine-0, after writing your machines into hostfile',
-  notes: () => [
+  notes: (facts) => [
+    ...notesOfModel(facts),
     "The optimizer is PyTorch's (torch_adam), so nothing is compiled; DeepSpeed's FusedAdam is faster on GPUs.",
   ],
   files: (facts) => [
-    deepSpeedScript(facts),
+    ...(facts.shape.kind === 'own' ? ownDeepSpeedScripts(facts, facts.shape) : [deepSpeedScript(facts)]),
     { path: 'ds_config.json', text: deepSpeedConfig(facts) },
     ...deepSpeedFiles(facts),
   ],

@@ -3,30 +3,17 @@ import { join } from 'node:path';
 import { gradScalerOf, isSharded, llamaFfn, reduceDtypeOf, STRATEGIES, type TrainConfig } from '../../config';
 import { findInstallation } from '../../core';
 import { torchOptimizer } from './optimizer-arguments';
-import { isPythonCode, writtenModel } from './own-model';
 import { keywords, pythonValue } from './python';
 import { leastOf, scheduleFlags, scheduleNumbers } from './script-schedule';
-import {
-  type BuiltInBundleModel,
-  type BundleFacts,
-  type BundleFile,
-  builtInShape,
-  type OwnBundleModel,
-  worldOf,
-} from './target';
+import { type BuiltInBundleModel, type BundleFacts, type BundleFile, builtInShape } from './target';
 
 /** The class of the model's blocks in a script, by the model's kind. */
 export const BLOCK_CLASSES = { gpt: 'Block', llama: 'LlamaBlock' } as const;
 
 const TITLES = { gpt: 'GPT', llama: 'Llama' } as const;
 
-/** Returns train.py for torchrun, and model.py if the model is the user's own. */
-export function torchScripts(facts: BundleFacts): BundleFile[] {
-  return facts.shape.kind === 'own' ? ownScripts(facts, facts.shape) : [torchScript(facts)];
-}
-
 /** Returns train.py for torchrun: DDP, ZeroRedundancyOptimizer or fully_shard. */
-function torchScript(facts: BundleFacts): BundleFile {
+export function torchScript(facts: BundleFacts): BundleFile {
   const { config } = facts;
   const shape = builtInShape(facts);
   const { strategy, tp, wrap } = config.parallel;
@@ -92,6 +79,14 @@ export function bucketOptions({ parallel: { bucketBytes } }: TrainConfig): reado
 
 /** Returns train.py for Accelerate; the strategy is in the YAML files. */
 export function accelerateScript(facts: BundleFacts): BundleFile {
+  return scriptOf('accelerate', facts, {
+    title: `Trains a ${TITLES[builtInShape(facts).kind]} by Accelerate. README.md says how to start it.`,
+    inlined: { '**ACCELERATOR': acceleratorOptions(facts) },
+  });
+}
+
+/** Returns the arguments of Accelerator; `handlers` are those besides the scaler of losses. */
+export function acceleratorOptions(facts: BundleFacts, handlers: readonly string[] = []): string {
   const scaler = gradScalerOf(facts.config);
   const scaling = scaler && {
     init_scale: scaler.initScale,
@@ -99,14 +94,12 @@ export function accelerateScript(facts: BundleFacts): BundleFile {
     backoff_factor: scaler.backoffFactor,
     growth_interval: scaler.growthInterval,
   };
+  const all = [...(scaling === null ? [] : [`GradScalerKwargs(${keywords(scaling)})`]), ...handlers];
   const options = [
     ...(facts.config.accumulation > 1 ? ['gradient_accumulation_steps=ACCUMULATION'] : []),
-    ...(scaling === null ? [] : [`kwargs_handlers=[GradScalerKwargs(${keywords(scaling)})]`]),
+    ...(all.length === 0 ? [] : [`kwargs_handlers=[${all.join(', ')}]`]),
   ];
-  return scriptOf('accelerate', facts, {
-    title: `Trains a ${TITLES[builtInShape(facts).kind]} by Accelerate. README.md says how to start it.`,
-    inlined: { '**ACCELERATOR': options.join(', ') },
-  });
+  return options.join(', ');
 }
 
 /** Returns train.py for DeepSpeed; the strategy is in ds_config.json. */
@@ -120,9 +113,14 @@ export function deepSpeedScript(facts: BundleFacts): BundleFile {
     inlined: {
       // Non-reentrant activation checkpoints compare the shapes of saved tensors, which ZeRO-3 changes before backward.
       REENTRANT: pythonValue(isPartitioned),
-      SCHEDULER: config.schedule === null ? 'None' : 'lambda optimizer: LambdaLR(optimizer, lr_factor)',
+      SCHEDULER: schedulerOf(config),
     },
   });
+}
+
+/** Returns what DeepSpeed gets as the schedule of the learning rate. */
+export function schedulerOf({ schedule }: TrainConfig): string {
+  return schedule === null ? 'None' : 'lambda optimizer: LambdaLR(optimizer, lr_factor)';
 }
 
 function scriptOf(
@@ -174,54 +172,6 @@ export function withTraining(
       ...inlined,
     },
   };
-}
-
-/** Returns train.py and model.py of a user's own model, for torchrun: DDP, ZeroRedundancyOptimizer or fully_shard. */
-function ownScripts(facts: BundleFacts, shape: OwnBundleModel): BundleFile[] {
-  const { config } = facts;
-  const { strategy } = config.parallel;
-  const isPython = isPythonCode(shape.code);
-  const written = writtenModel(shape);
-  const { files, className, ties } = written;
-  const isTaken = !isPython && isWordOf(['common', 'own'], className);
-  const isByUnits = isSharded(strategy, 'gradient');
-  const { axes, sizes } = meshOf(facts);
-  const filling = withTraining(facts, {
-    title: `Trains ${className}${files[0] === undefined ? '' : ` of ${files[0].path}`} under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}; see README.md.`,
-    imports: [isTaken ? `from model import ${className} as Net, loss_of` : written.imports],
-    ...(written.loss === null ? {} : { code: written.loss }),
-    flags: {
-      IS_SHARDED: isByUnits,
-      IS_ON_HOST: config.offload.parameters,
-      IS_ZERO_1: shardsOptimizer(config),
-      HAS_TIES: ties.length > 0,
-      WIDENS: written.hasInt32,
-      DRAWS: isPython,
-      ...passFlags(config),
-    },
-    constants: {
-      SEED: config.seed,
-      RANKS: worldOf(facts),
-      BATCHES: shape.steps * config.accumulation,
-      UNITS: `[${written.units.map((name) => JSON.stringify(name)).join(', ')}]`,
-      TIES: `{${ties.map(([second, first]) => `${JSON.stringify(second)}: ${JSON.stringify(first)}`).join(', ')}}`,
-    },
-    inlined: {
-      MODEL: isTaken ? 'Net' : written.model,
-      SIZES: tuple(sizes),
-      AXES: tuple(axes.map((axis) => `"${axis}"`)),
-      LOW: lowOf(config),
-      '**SHARDING': shardOptions(config),
-      '**BUCKETS': [
-        ...bucketOptions(config),
-        ...(written.skipsParameters ? ['find_unused_parameters=True'] : []),
-      ].join(', '),
-      // The last name, so that no other name takes the place of a word in the user's arguments.
-      '**ARGUMENTS': written.arguments,
-    },
-  });
-  const templates = isPython && written.loss === null ? ['common', 'tokens', 'own'] : ['common', 'own'];
-  return [{ path: 'train.py', text: scriptFrom(templates, filling) }, ...files];
 }
 
 export function nthOf({ activationCheckpointing: chosen }: TrainConfig): number | null {
@@ -373,7 +323,7 @@ function readTemplate(name: string): string {
 }
 
 /** Whether templates have a word, so that it must not name the user's class. */
-function isWordOf(templates: readonly string[], word: string): boolean {
+export function isWordOf(templates: readonly string[], word: string): boolean {
   return templates.some((template) => readTemplate(template).split(/\W+/).includes(word));
 }
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from .errors import Json, ShardlabError
 from .own_imports import imports_of
@@ -109,10 +111,23 @@ def _code_of(trainer: Trainer, own: OwnClass) -> Json:
         "loss": _loss_text(own),
         # Outer modules come first in the strategy's list; fully_shard needs the inner ones first.
         "units": units[::-1],
+        "unitClasses": sorted({name for name in map(_class_of(trainer), units) if name is not None}),
         "ties": _ties_of(own),
         "makesBatches": own.batches_name is not None,
         "skipsParameters": trainer.stages.may_skip_parameters,
     }
+
+
+def _class_of(trainer: Trainer) -> Callable[[str], str | None]:
+    """Returns a function that gives the name of a module's class; None for a class of PyTorch itself."""
+    (model,) = trainer.strategy.parts
+
+    def name_of(path: str) -> str | None:
+        # fully_shard makes a subclass, whose name begins with FSDP, of the module's own class.
+        kinds = [kind for kind in type(model.get_submodule(path)).__mro__ if not issubclass(kind, FSDPModule)]
+        return None if kinds[0].__module__.startswith("torch.") else kinds[0].__name__
+
+    return name_of
 
 
 def _arguments(own: OwnClass) -> str:

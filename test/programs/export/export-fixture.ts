@@ -41,12 +41,16 @@ export function bundleOf(
 }
 
 /** Runs a bundle's launch script on CPUs with the Python of the tests with PyTorch. Returns the losses that it prints. */
-export async function lossesOf(folder: string, script = './launch.sh'): Promise<readonly number[]> {
+export async function lossesOf(
+  folder: string,
+  script = './launch.sh',
+  env: NodeJS.ProcessEnv = {},
+): Promise<readonly number[]> {
   const python = process.env.SHARDLAB_TORCH_PYTHON ?? '';
   const path = [dirname(python), process.env.PATH].join(delimiter);
   const { stdout } = await promisify(execFile)(script, {
     cwd: folder,
-    env: { ...process.env, PATH: path, OMP_NUM_THREADS: '1', CUDA_VISIBLE_DEVICES: '' },
+    env: { ...process.env, PATH: path, OMP_NUM_THREADS: '1', CUDA_VISIBLE_DEVICES: '', ...env },
     maxBuffer: 2 ** 24,
   });
   return [...stdout.matchAll(/^step \d+ loss ([\d.]+)$/gm)].map(([, loss]) => Number(loss));

@@ -150,7 +150,7 @@ test('run.export names the targets that take models of the user, and savePretrai
   const out = join(testFolder(context), 'bundle');
   await assert.rejects(
     run.export({ to: 'megatron', out }),
-    /'megatron' has no models of your own; export to 'torchrun', 'slurm' or 'kubernetes'/,
+    /'megatron' has no models of your own; export to 'torchrun', 'accelerate', 'deepspeed', 'slurm' or 'kubernetes'/,
   );
   await assert.rejects(run.savePretrained(out), (error: Error) => !error.message.includes('export'));
   await run.dispose();
