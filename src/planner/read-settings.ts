@@ -5,8 +5,10 @@ import {
   FORMS,
   isOwnModel,
   issuesMessage,
+  leftOutInputs,
   modelShape,
   PUBLISHED_TRAINING,
+  publishedModelName,
   type ReadModelFiles,
   refuseNull,
   requirePlain,
@@ -79,8 +81,9 @@ export function readSettings(input: object, surroundings: Surroundings): PlanRea
   const { shape, kernel } = model ?? builtModel(settings);
   if (model !== undefined) requireNoAdapters(settings);
   const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
-  const leftOut = leftOutOf(shape);
-  const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
+  const inputs = leftOutInputs(publishedModelName(settings.model));
+  const leftOut = [leftOutOf(shape), inputs && `model ${inputs}`].flatMap((says) => says ?? []);
+  const all = [...assumed, ...leftOut.map((says) => ({ setting: 'model', says }))];
   return { settings: withTrainedShare(settings, surroundings), shape, kernel, assumed: all, withoutEffect };
 }
 
