@@ -23,8 +23,15 @@ test('the launch line of the Wan2.2 document is read as it stands, as words and 
     steps: 150_000,
     schedule: { warmupSteps: 10_000 },
   });
-  assert.equal(effects(reading)['--task'], 'warning', 'a published model is only planned, and this one in part');
-  assert.match(whyOf(reading, '--task'), /the reference image, the poses, the motion frames, .* are left out/);
+  assert.equal(
+    effects(reading)['--task'],
+    'warning',
+    'a published model is only planned, and this one in part',
+  );
+  assert.match(
+    whyOf(reading, '--task'),
+    /the reference image, the poses, the motion frames, .* are left out/,
+  );
   assert.deepEqual(readConfig('launches.txt:1', { cwd: DOCUMENTS }).config, reading.config);
 });
 

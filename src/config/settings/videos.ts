@@ -56,7 +56,10 @@ const TEXT_ENCODER_PARTS = {
     form: "'umt5-xxl-encoder', 't5-tiny', or { kind: 't5-encoder', layers: 2, dim: 32, heads: 4, ffn: 64, vocab: 64, seq: 8 }",
   },
   from: {
-    schema: z.union([path, z.array(path).min(1)]).nullable().default(null),
+    schema: z
+      .union([path, z.array(path).min(1)])
+      .nullable()
+      .default(null),
     says:
       "the encoder's trained weights: a safetensors file, a list of files or a folder, with the names of Wan's code or of transformers' UMT5. Relative paths begin " +
       'at the current folder. `null`: random numbers from seed',
