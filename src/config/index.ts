@@ -45,7 +45,6 @@ export {
   type LayerPlacement,
   placementIssue,
 } from './expert-placement';
-export { isBesideEncoder } from './families/encoders';
 export { EMBEDDINGS, hasRouter, isLanguageModel, isVideoModel, kindOf, readHub } from './families/families';
 export {
   type AttentionKind,
@@ -65,7 +64,6 @@ export {
   type T5Config,
   t5Schema,
 } from './families/kinds';
-export { leftOutInputs } from './families/left-out';
 export { isSurplus, isTransposed, namesInFile, publishedModel, publishedName } from './families/published';
 export {
   errorsOf,

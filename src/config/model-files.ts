@@ -1,16 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import {
-  conversionLine,
-  isLfsPointer,
-  isPointerFile,
-  MOST_CONFIG_BYTES,
-  PICKLE_NAME,
-  parseJson,
-  readRegularFile,
-  shardLists,
-  shown,
-} from '../core';
+import { MOST_CONFIG_BYTES, parseJson, readRegularFile, shown, weightFiles } from '../core';
 import { BUILT_FAMILIES, builtSizes, familyOf, isVideoModel } from './families/families';
 import { familyName } from './families/family';
 import { noModelReason } from './families/left-out';
@@ -38,6 +28,8 @@ function pythonPath(python: unknown): unknown {
 
 /** The sizes of a model in a folder, or why the model cannot be built. */
 type FolderModel = { readonly model: Readonly<Record<string, unknown>> } | { readonly wrong: string };
+
+const { conversionLine, isLfsPointer, isPointerFile, pickleName, shardLists } = weightFiles;
 
 const KEYS = ['from', 'seq', 'attention', 'latent', 'textLen'];
 
@@ -85,7 +77,7 @@ function folderOfWeights(from: unknown): { readonly folder: string } | { readonl
   const files = isList ? from.flat() : [from];
   if (files.length === 0 || !files.every((one): one is string => typeof one === 'string'))
     return { wrong: `from is ${shown(from)}; give a folder's path, or the files of one model` };
-  const pickle = files.find((one) => PICKLE_NAME.test(one));
+  const pickle = files.find((one) => pickleName.test(one));
   if (pickle !== undefined)
     return {
       wrong: `${pickle} is a torch pickle, which can run any code when it is read; convert it on a machine with PyTorch: ${conversionLine(pickle)}`,

@@ -46,7 +46,6 @@ export { globalSlot } from './global-slot';
 export { IGNORED_LABEL } from './ignored-label';
 export { findInstallation, installAdvice, ownName } from './installation';
 export { endOfString, parseJson } from './json-text';
-export { isLfsPointer, isPointerFile } from './lfs-pointer';
 export { firstNames, listed } from './listed';
 export { createSender, receiveAll, type Sender } from './message-loops';
 export { now } from './now';
@@ -67,7 +66,6 @@ export {
   withTemporaryFolder,
 } from './regular-file';
 export { HALF_FORMATS, roundValues } from './rounding';
-export { type ShardList, shardLists, shardName } from './shard-list';
 export { shortened, shortenedWithin } from './shortened';
 export { isRecord, shown } from './shown';
 export { rootOf } from './stable-ops';
@@ -76,7 +74,7 @@ export { isPlain, mapTensors, tensorsIn } from './tensor-tree';
 export { openThreadCpuClock, type ThreadCpuClock } from './thread-cpu';
 export { MESSAGE_THREAD_LIMITS } from './thread-limits';
 export { TimeLimit } from './time-limit';
-export { conversionLine, PICKLE_NAME } from './torch-pickle';
 export { type Bytes, formatBytes, formatSeconds, type Seconds } from './units';
 export { type Warn, warnOnce } from './warn';
+export { weightFiles } from './weight-files/weight-files';
 export { isIndex, isWhole } from './whole-number';

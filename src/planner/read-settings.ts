@@ -2,13 +2,12 @@ import {
   type ConfigIssue,
   checkConfig,
   configSchema,
+  configWarnings,
   FORMS,
   isOwnModel,
   issuesMessage,
-  leftOutInputs,
   modelShape,
   PUBLISHED_TRAINING,
-  publishedModelName,
   type ReadModelFiles,
   refuseNull,
   requirePlain,
@@ -81,8 +80,10 @@ export function readSettings(input: object, surroundings: Surroundings): PlanRea
   const { shape, kernel } = model ?? builtModel(settings);
   if (model !== undefined) requireNoAdapters(settings);
   const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
-  const inputs = leftOutInputs(publishedModelName(settings.model));
-  const leftOut = [leftOutOf(shape), inputs && `model ${inputs}`].flatMap((says) => says ?? []);
+  const inputs = configWarnings({ model: settings.model }, settings, 1).filter((says) =>
+    says.startsWith('model '),
+  );
+  const leftOut = [leftOutOf(shape) ?? [], inputs].flat();
   const all = [...assumed, ...leftOut.map((says) => ({ setting: 'model', says }))];
   return { settings: withTrainedShare(settings, surroundings), shape, kernel, assumed: all, withoutEffect };
 }

@@ -88,11 +88,6 @@ function encoderNames(own: string): readonly string[] {
   return own === 'token_embedding.weight' ? [...names, WITHIN_ENCODER] : names;
 }
 
-/** Whether a tensor of a whole T5 is none of its encoder, or is its encoder's copy of the table of tokens. */
-export function isBesideEncoder(name: string): boolean {
-  return name === WITHIN_ENCODER || /^(decoder\.|lm_head\.)/.test(name);
-}
-
 export const T5_KIND: ModelKind<T5Config> = {
   schema: t5Schema,
   says: "UMT5's encoder; it has no loss, so it is planned or called, not trained",

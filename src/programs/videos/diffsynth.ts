@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { isVideoModel, modelNamed, modelShape } from '../../config';
-import { isPointerFile, shardLists } from '../../core';
+import { weightFiles } from '../../core';
 import {
   allNone,
   decides,
@@ -70,9 +70,11 @@ export function modelFile(value: unknown): Translation {
 
 /** Says what is wrong with the files of one model: a shard that the list lacks, or a pointer in place of a file. */
 function wrongFiles(files: readonly string[]): string | null {
-  const [missing] = shardLists(files.map((file) => basename(file))).flatMap((list) => list.missing);
+  const [missing] = weightFiles
+    .shardLists(files.map((file) => basename(file)))
+    .flatMap((list) => list.missing);
   if (missing !== undefined) return `${missing} is not in the list; give all shards of the model`;
-  const pointer = files.find((file) => existsSync(file) && isPointerFile(file));
+  const pointer = files.find((file) => existsSync(file) && weightFiles.isPointerFile(file));
   return pointer === undefined
     ? null
     : `${pointer} is a Git-LFS pointer, not the file itself; run \`git lfs pull\` in its folder`;

@@ -1,4 +1,4 @@
-import { conversionLine, PICKLE_NAME } from '../../../core';
+import { weightFiles } from '../../../core';
 import { fileError } from './file-system';
 
 const ZIP_MAGIC = 'PK\u0003\u0004';
@@ -17,10 +17,11 @@ export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
       file,
     });
   }
-  if (!PICKLE_NAME.test(file) && !magic.startsWith(ZIP_MAGIC) && !beginsAsPickle(firstBytes)) return;
+  if (!weightFiles.pickleName.test(file) && !magic.startsWith(ZIP_MAGIC) && !beginsAsPickle(firstBytes))
+    return;
   throw fileError(
     `${file} is a torch pickle, which can run any code when it is read, so it is not read here; ` +
-      `convert it on a machine with PyTorch: ${conversionLine(file)}`,
+      `convert it on a machine with PyTorch: ${weightFiles.conversionLine(file)}`,
     { file },
   );
 }

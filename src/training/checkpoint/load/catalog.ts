@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
-import { conversionLine, isFolder, PICKLE_NAME, readRegularFile, shardLists, shown } from '../../../core';
+import { isFolder, readRegularFile, shown, weightFiles } from '../../../core';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
 import { fileError } from '../format/file-system';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from '../format/index-file';
@@ -89,12 +89,12 @@ function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Arrays {
   const shards = kind === 'model' ? names.filter((name) => DISTRIBUTED_SHARD.test(name)) : [];
   const files = shards.map((name) => open(join(folder, name)));
   if (files.length > 0) return shardedArrays(folder, files);
-  const pickle = names.find((name) => PICKLE_NAME.test(name));
+  const pickle = names.find((name) => weightFiles.pickleName.test(name));
   const there = names.length === 0 ? 'nothing' : names.slice(0, 5).join(', ');
   const advice =
     pickle === undefined
       ? 'give a folder that a save made, or Hugging Face files'
-      : `torch pickles are not read; convert each: ${conversionLine(join(folder, pickle))}`;
+      : `torch pickles are not read; convert each: ${weightFiles.conversionLine(join(folder, pickle))}`;
   throw fileError(
     `${folder} is not a checkpoint: it has neither ${indexName(kind)} nor ${kind}.safetensors, but ${there}; ${advice}`,
     { file: folder },
@@ -106,7 +106,9 @@ function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Arrays {
  * Throws: IO for a list of which a shard is missing, and for shards of two lists.
  */
 function publishedShards(folder: string, names: readonly string[], kind: ArrayKind): readonly string[] {
-  const [list, second] = shardLists(names).filter(({ prefix }) => PREFIXES[kind].includes(prefix));
+  const [list, second] = weightFiles
+    .shardLists(names)
+    .filter(({ prefix }) => PREFIXES[kind].includes(prefix));
   if (list === undefined) return [];
   if (second !== undefined)
     throw fileError(

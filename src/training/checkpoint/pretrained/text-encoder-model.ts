@@ -1,4 +1,4 @@
-import { encoderShape, isBesideEncoder, type TrainConfig } from '../../../config';
+import { encoderShape, type TrainConfig } from '../../../config';
 import type * as tf from '../../../core/tf';
 import { Module, T5Encoder } from '../../../nn';
 import { requireFit } from '../load/fit';
@@ -61,4 +61,9 @@ function readEncoder(encoder: T5Encoder, from: string | readonly string[]): () =
     close();
     throw error;
   }
+}
+
+/** Whether a tensor of a whole T5 is none of its encoder, or is its encoder's copy of the table of tokens. */
+function isBesideEncoder(name: string): boolean {
+  return name === 'encoder.embed_tokens.weight' || /^(decoder\.|lm_head\.)/.test(name);
 }

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { type LoraConfig, type ModelConfig, publishedModel, publishedName } from '../../../config';
-import { type Bytes, makeFolder, shardName } from '../../../core';
+import { type Bytes, makeFolder, weightFiles } from '../../../core';
 import { fileError, writeAll } from '../format/file-system';
 import { indexText } from '../format/index-file';
 import { processMark } from '../format/process-mark';
@@ -86,7 +86,7 @@ export function writePretrained({
       .map(([name, array]) => publishedOf(shape, name, array, adapters.get(name)));
     const files = shardsOf(tensors, maxShardBytes);
     const names = files.map((_, i) =>
-      files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
+      files.length === 1 ? `${prefix}.safetensors` : weightFiles.shardName(prefix, i + 1, files.length),
     );
     const bytes = tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
     let done = 0;
