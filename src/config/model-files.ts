@@ -1,8 +1,9 @@
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { MOST_CONFIG_BYTES, parseJson, readRegularFile, shown } from '../core';
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { MOST_CONFIG_BYTES, parseJson, readRegularFile, shown, weightFiles } from '../core';
 import { BUILT_FAMILIES, builtSizes, familyOf, isVideoModel } from './families/families';
 import { familyName } from './families/family';
+import { noModelReason } from './families/left-out';
 import { isPretrained, type PretrainedInput, type UnreadFolder } from './pretrained';
 import { isPythonFile, isPythonModel } from './python-model';
 
@@ -28,6 +29,8 @@ function pythonPath(python: unknown): unknown {
 /** The sizes of a model in a folder, or why the model cannot be built. */
 type FolderModel = { readonly model: Readonly<Record<string, unknown>> } | { readonly wrong: string };
 
+const { conversionLine, isLfsPointer, isPointerFile, pickleName, shardLists } = weightFiles;
+
 const KEYS = ['from', 'seq', 'attention', 'latent', 'textLen'];
 
 /** Folders of models within a published Wan. Source: diffusers' WanPipeline, Wan2.2's repository. */
@@ -39,8 +42,9 @@ function modelOfFolder(given: PretrainedInput): FolderModel {
   if (unknown !== undefined) {
     return { wrong: `has no key "${unknown}"; choose one of ${KEYS.join(', ')}` };
   }
-  if (typeof given.from !== 'string') return { wrong: `from is ${String(given.from)}; give a folder's path` };
-  const from = resolve(given.from);
+  const found = folderOfWeights(given.from);
+  if ('wrong' in found) return found;
+  const from = found.folder;
   const file = join(from, 'config.json');
   if (!existsSync(file)) {
     const within = WITHIN.map((name) => join(from, name)).filter((one) =>
@@ -54,12 +58,61 @@ function modelOfFolder(given: PretrainedInput): FolderModel {
   }
   let config: unknown;
   try {
-    config = parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
+    const text = readRegularFile(file, MOST_CONFIG_BYTES);
+    if (isLfsPointer(text)) return { wrong: pointerReason(file) };
+    config = parseJson(text);
   } catch (error) {
     return { wrong: `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}` };
   }
   const read = modelOfConfig(config, given);
   return 'wrong' in read ? { wrong: `${file}: ${read.wrong}` } : { model: { ...read.model, from } };
+}
+
+/**
+ * Returns the folder of a setting `from`, which may also be the weights' files: one, or all shards of one model, as
+ * DiffSynth-Studio's --model_paths lists them. The folder has no other weights, so that the folder stands for the files.
+ */
+function folderOfWeights(from: unknown): { readonly folder: string } | { readonly wrong: string } {
+  const isList = Array.isArray(from);
+  const files = isList ? from.flat() : [from];
+  if (files.length === 0 || !files.every((one): one is string => typeof one === 'string'))
+    return { wrong: `from is ${shown(from)}; give a folder's path, or the files of one model` };
+  const pickle = files.find((one) => pickleName.test(one));
+  if (pickle !== undefined)
+    return {
+      wrong: `${pickle} is a torch pickle, which can run any code when it is read; convert it on a machine with PyTorch: ${conversionLine(pickle)}`,
+    };
+  const [first = ''] = files;
+  if (!isList && !first.endsWith('.safetensors')) return { folder: resolve(first) };
+  const paths = files.map((one) => resolve(one));
+  const folders = [...new Set(paths.map((path) => dirname(path)))];
+  const [folder = '', second] = folders;
+  if (second !== undefined)
+    return {
+      wrong: `the files are in ${folder} and in ${second}, but a list has the files of one model in one folder; give the folder of each model to a run of its own`,
+    };
+  const wrong = wrongWeights(folder, paths);
+  return wrong === null ? { folder } : { wrong };
+}
+
+/** Says what keeps files from being all weights of their folder; null if nothing does. */
+function wrongWeights(folder: string, paths: readonly string[]): string | null {
+  const names = paths.map((path) => basename(path));
+  const lists = shardLists(names);
+  const unlisted = lists.flatMap(({ missing }) => missing)[0];
+  if (unlisted !== undefined) return `${unlisted} is not in the list; give all shards of the model`;
+  const missing = paths.find((path) => !existsSync(path));
+  if (missing !== undefined) return `${missing} is missing; copy or download it too`;
+  const pointer = paths.find((path) => isPointerFile(path));
+  if (pointer !== undefined) return pointerReason(pointer);
+  const other = readdirSync(folder).find((name) => name.endsWith('.safetensors') && !names.includes(name));
+  return other === undefined
+    ? null
+    : `${folder} also has ${other}, which is not in the list; give the folder, or move the file into another one`;
+}
+
+function pointerReason(file: string): string {
+  return `${file} is a Git-LFS pointer, not the file itself; run \`git lfs pull\` in its folder`;
 }
 
 /** Returns a run's model for a config and the sizes beside it, or why the model cannot be built. */
@@ -68,7 +121,10 @@ function modelOfConfig(config: unknown, given: PretrainedInput): FolderModel {
   const name = familyName(known);
   const family = familyOf(known);
   if (family?.refusal === undefined)
-    return { wrong: `model_type is ${shown(name)}; choose one of ${BUILT_FAMILIES.join(', ')}` };
+    return {
+      wrong:
+        noModelReason(name) ?? `model_type is ${shown(name)}; choose one of ${BUILT_FAMILIES.join(', ')}`,
+    };
   const read = family.read(known);
   if ('wrong' in read) return read;
   const isVideo = isVideoModel(read.sizes);

@@ -1,7 +1,10 @@
 /** A folder in Hugging Face's format, and sizes that its config.json does not determine. */
 export interface PretrainedInput {
-  /** A folder with config.json and safetensors files. Relative paths begin at the current folder. */
-  readonly from: string;
+  /**
+   * A folder with config.json and safetensors files, one of these files, or a list of all of them. Relative paths begin at the
+   * current folder.
+   */
+  readonly from: string | readonly string[];
   /** Tokens per sequence; default: the number of the model's positions. */
   readonly seq?: number | undefined;
   readonly attention?: 'eager' | 'flash' | undefined;

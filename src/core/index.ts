@@ -76,4 +76,5 @@ export { MESSAGE_THREAD_LIMITS } from './thread-limits';
 export { TimeLimit } from './time-limit';
 export { type Bytes, formatBytes, formatSeconds, type Seconds } from './units';
 export { type Warn, warnOnce } from './warn';
+export { weightFiles } from './weight-files/weight-files';
 export { isIndex, isWhole } from './whole-number';

@@ -2,6 +2,7 @@ import {
   type ConfigIssue,
   checkConfig,
   configSchema,
+  configWarnings,
   FORMS,
   isOwnModel,
   issuesMessage,
@@ -79,8 +80,11 @@ export function readSettings(input: object, surroundings: Surroundings): PlanRea
   const { shape, kernel } = model ?? builtModel(settings);
   if (model !== undefined) requireNoAdapters(settings);
   const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
-  const leftOut = leftOutOf(shape);
-  const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
+  const inputs = configWarnings({ model: settings.model }, settings, 1).filter((says) =>
+    says.startsWith('model '),
+  );
+  const leftOut = [leftOutOf(shape) ?? [], inputs].flat();
+  const all = [...assumed, ...leftOut.map((says) => ({ setting: 'model', says }))];
   return { settings: withTrainedShare(settings, surroundings), shape, kernel, assumed: all, withoutEffect };
 }
 

@@ -56,6 +56,8 @@ export interface RecommendRequest extends Omit<z.output<typeof recommendSchema>,
   readonly hasTypes: boolean;
   readonly kinds: readonly (z.output<typeof hardwareSchema> | undefined)[];
   readonly gpus: number;
+  /** What plans leave out of the model. */
+  readonly leftOut: readonly string[];
   /** The config as the user wrote it. */
   readonly config: PlannedConfig;
 }
@@ -92,6 +94,7 @@ export function recommendRequest(
     planable: withoutSearched(planable, whole),
     hasTypes: 'mixedPrecision' in written,
     kinds: Array.isArray(hardware) ? hardware : [hardware],
+    leftOut: planable.assumed.filter(({ setting }) => setting === 'model').map(({ says }) => says),
     config: written,
   };
 }

@@ -7,6 +7,7 @@ import {
   parseTrainConfig,
   publishedModelName,
   SCHEDULE_DEFAULTS,
+  settingWarnings,
   type TrainConfig,
   type TrainConfigInput,
 } from '../config';
@@ -55,6 +56,8 @@ function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[
   notes.push(
     `${name} is too large for this machine: a ${shape.kind} with ${sizes.layers} layers of width ${sizes.dim} trains in its place, with the same settings`,
   );
+  const warnings = settingWarnings({ model }, parsed, 1);
+  notes.push(...warnings.filter(({ path }) => path === 'model').map(({ says }) => `${name} ${says}`));
   const small = { ...sizes, vocab: 256 * tp, seq: 64 };
   const toy = {
     ...config,

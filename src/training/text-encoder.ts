@@ -8,6 +8,8 @@ import { type Beside, type EncoderConfig, textEncoderOf } from './checkpoint/pre
  */
 export class FrozenTextEncoder {
   readonly #model: Beside;
+  /** Closes the files of trained weights, which are read when a parameter is sharded or used. */
+  readonly #close: () => void;
   readonly #context: ShardContext;
   readonly #isSharded: boolean;
 
@@ -16,7 +18,9 @@ export class FrozenTextEncoder {
     const { textEncoder } = config;
     this.#context = context;
     this.#isSharded = textEncoder.fsdp && context.group.size > 1;
-    this.#model = textEncoderOf(config);
+    const { model, close } = textEncoderOf(config, context.engine.hasValues);
+    this.#model = model;
+    this.#close = close;
     for (const parameter of this.#model.parameters()) parameter.requiresGrad = false;
     if (!this.#isSharded) return;
     const { text_encoder: encoder } = this.#model;
@@ -45,5 +49,6 @@ export class FrozenTextEncoder {
   dispose(): void {
     for (const parameter of this.#model.parameters()) if (parameter.isAdopted) parameter.state.dispose();
     this.#model.dispose();
+    this.#close();
   }
 }

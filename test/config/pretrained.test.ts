@@ -132,6 +132,38 @@ describe("a model's folder", () => {
     refused(DIFFUSERS, /does not say how large videos are/);
   });
 
+  it('may be given by the files of its weights if none is missing', () => {
+    const at = mkdtempSync(join(folder, 'list-'));
+    writeFileSync(join(at, 'config.json'), JSON.stringify(WAN));
+    const files = [1, 2].map((k) => join(at, `diffusion_pytorch_model-0000${k}-of-00002.safetensors`));
+    const [one = '', two = ''] = files;
+    const latent = [1, 2, 2] as [number, number, number];
+    const parse = (from: string | readonly unknown[]) =>
+      modelShape(parseTrainConfig({ model: { from: from as string[], latent } })); // wrong values are tested too
+    const wrong = (from: string | readonly unknown[], message: RegExp) =>
+      assert.throws(() => parse(from), { code: 'CONFIG', message });
+    writeFileSync(one, '');
+    wrong([one], /00002-of-00002\.safetensors is not in the list; give all shards/);
+    wrong(files, /00002-of-00002\.safetensors is missing; copy or download it too/);
+    writeFileSync(two, 'version https://git-lfs.github.com/spec/v1\n');
+    wrong(files, /00002-of-00002\.safetensors is a Git-LFS pointer.*run `git lfs pull`/);
+    writeFileSync(two, '');
+    for (const from of [files, [files], at]) {
+      const shape = parse(from);
+      assert.deepEqual('from' in shape && shape.from, at);
+    }
+    wrong(
+      [one, two, join(folder, 'other.safetensors')],
+      /the files are in .* and in .*; give the folder of each model/,
+    );
+    wrong([], /from is \[\]; give a folder's path, or the files of one model/);
+    wrong(join(at, 'x.pth'), /x\.pth is a torch pickle.*python -c "import torch, safetensors/);
+    writeFileSync(join(at, 'model.safetensors'), '');
+    wrong(files, /also has model\.safetensors, which is not in the list/);
+    writeFileSync(join(at, 'config.json'), 'version https://git-lfs.github.com/spec/v1\n');
+    wrong(at, /config\.json is a Git-LFS pointer/);
+  });
+
   it('with models within names them', () => {
     const pipeline = mkdtempSync(join(tmpdir(), 'pipeline-'));
     try {

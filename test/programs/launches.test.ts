@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { readAll, readConfig } from '../../src/programs/read';
+import { modelFile } from '../../src/programs/videos/diffsynth';
 import { DOCUMENTS, effects, folderOf, readText, whyOf } from './read-files';
 
 const LAUNCHES = readFileSync(join(DOCUMENTS, 'launches.txt'), 'utf8').trim().split('\n');
@@ -22,7 +23,15 @@ test('the launch line of the Wan2.2 document is read as it stands, as words and 
     steps: 150_000,
     schedule: { warmupSteps: 10_000 },
   });
-  assert.equal(effects(reading)['--task'], 'planned', 'a published model is only planned');
+  assert.equal(
+    effects(reading)['--task'],
+    'warning',
+    'a published model is only planned, and this one in part',
+  );
+  assert.match(
+    whyOf(reading, '--task'),
+    /the reference image, the poses, the motion frames, .* are left out/,
+  );
   assert.deepEqual(readConfig('launches.txt:1', { cwd: DOCUMENTS }).config, reading.config);
 });
 
@@ -76,6 +85,25 @@ test('nested model paths name the model and its text encoder; pickles have the l
   );
   assert.deepEqual(reading.config.textEncoder, { model: 'umt5-xxl-encoder', fsdp: false });
   assert.match(whyOf(reading, '[1]'), /save_file.*models_t5_umt5-xxl-enc-bf16\.safetensors/);
+});
+
+test('a shard that a list of model paths lacks is named, and files that are here are said to be', () => {
+  const shards = [1, 2].map(
+    (k) => `Wan2.2-T2V-A14B/high_noise_model/diffusion_pytorch_model-0000${k}-of-00002.safetensors`,
+  );
+  const folder = folderOf(Object.fromEntries(shards.map((name) => [name, ''])));
+  const said = (files: readonly string[]): string =>
+    modelFile(files.map((name) => join(folder, name))).why ?? '';
+  assert.match(
+    said(shards.slice(0, 1)),
+    /diffusion_pytorch_model-00002-of-00002\.safetensors is not in the list/,
+  );
+  assert.match(
+    said(shards),
+    /only the high-noise expert .*; the files are here: model: \{ from: '.*high_noise_model', latent \}/,
+  );
+  writeFileSync(join(folder, shards[1] ?? ''), 'version https://git-lfs.github.com/spec/v1\n');
+  assert.match(said(shards), /00002-of-00002\.safetensors is a Git-LFS pointer/);
 });
 
 test("DiffSynth-Studio's launch: the YAML of a machine, nested paths, and identifiers beside them", () => {

@@ -149,6 +149,7 @@ function asJson(recommendation: Recommendation, prices: PriceTable): Readonly<Re
       best: plannedAnswer(best, prices),
     })),
     not_tried: recommendation.notTried,
+    ...(recommendation.request.leftOut.length > 0 && { left_out: recommendation.request.leftOut }),
   };
 }
 

@@ -1,4 +1,4 @@
-import { type Family, family } from './family';
+import { type Family, family, renamed } from './family';
 import { type T5Config, t5Schema } from './kinds';
 import type { ModelKind } from './model-kind';
 
@@ -62,6 +62,32 @@ export const ENCODERS: Readonly<Record<string, Family>> = {
 /** The names of embeddings in BERT. */
 export const ENCODER_EMBEDDINGS = ['word_embeddings', 'position_embeddings'];
 
+/**
+ * Parts of the encoder's parameter names: first in Wan's own code (models_t5_umt5-xxl-enc-bf16.pth) and in this library, then in
+ * transformers' UMT5EncoderModel.
+ */
+const TRANSFORMERS_PARTS = [
+  [/^token_embedding\./, 'shared.'],
+  [/^norm\./, 'encoder.final_layer_norm.'],
+  [/^blocks\./, 'encoder.block.'],
+  [/\.norm1\./, '.layer.0.layer_norm.'],
+  [/\.norm2\./, '.layer.1.layer_norm.'],
+  [/\.attn\.([qkvo])\./, '.layer.0.SelfAttention.$1.'],
+  [/\.pos_embedding\.embedding\./, '.layer.0.SelfAttention.relative_attention_bias.'],
+  [/\.ffn\.gate\.0\./, '.layer.1.DenseReluDense.wi_0.'],
+  [/\.ffn\.fc1\./, '.layer.1.DenseReluDense.wi_1.'],
+  [/\.ffn\.fc2\./, '.layer.1.DenseReluDense.wo.'],
+] as const;
+
+/** The name of the table of tokens in files that have it only within the encoder. */
+const WITHIN_ENCODER = 'encoder.embed_tokens.weight';
+
+/** Returns the names of a T5 encoder's parameter in published files: Wan's, then transformers'. */
+function encoderNames(own: string): readonly string[] {
+  const names = [own, renamed(own, TRANSFORMERS_PARTS)];
+  return own === 'token_embedding.weight' ? [...names, WITHIN_ENCODER] : names;
+}
+
 export const T5_KIND: ModelKind<T5Config> = {
   schema: t5Schema,
   says: "UMT5's encoder; it has no loss, so it is planned or called, not trained",
@@ -71,5 +97,6 @@ export const T5_KIND: ModelKind<T5Config> = {
     'it is a text encoder, which Wan2.2 uses but does not train; plan it, or call nn.t5Encoder({ … }) in a cell',
   isCausal: false,
   embeddings: ['shared'],
+  namesInFile: encoderNames,
   stageConflict: () => 'its layers also read the bias of the first layer, and the model has no loss',
 };

@@ -77,6 +77,8 @@ export interface ModelKind<Shape = BuiltInModel> {
   sequenceConflict?(shape: Shape): string | null;
   /** Why a model of this kind cannot be planned; undefined: plans know the kind (src/planner/model-shape.ts). */
   readonly notPlanned?: string;
+  /** Returns the names that a parameter may have in published files of a kind that is read, but not written. */
+  namesInFile?(own: string): readonly string[];
   /** undefined: transformers and diffusers have no such model. */
   readonly published?: PublishedForm<Shape>;
 }

@@ -47,7 +47,7 @@ export function isTransposed(shape: ModelConfig): boolean {
 
 /** Returns the names that a parameter may have in a file, in this order. */
 export function namesInFile(shape: ModelConfig, own: string): readonly string[] {
-  return formOf(shape)?.namesOf(own) ?? [own];
+  return formOf(shape)?.namesOf(own) ?? kindOf(shape)?.namesInFile?.(own) ?? [own];
 }
 
 function formOf(shape: ModelConfig): PublishedForm<ModelConfig> | undefined {

@@ -148,10 +148,12 @@ export const DIT_KIND: ModelKind<DitConfig> = {
   differs: 'has ffn and latent in place of vocab and seq',
   small:
     "{ kind: 'dit', layers: 2, dim: 64, heads: 4, ffn: 256, latent: [2, 8, 8], textDim: 32, textLen: 16, experts: 2 }",
-  smallLike: ({ vocab: _, seq: __, ...sizes }, { experts }) => ({
+  // Inputs besides the text remain: an image as 48 channels with a mask of 4, and audio in the first block.
+  smallLike: ({ vocab: _, seq: __, ...sizes }, { experts, inChannels, outChannels, audioLayers }) => ({
     ...{ kind: 'dit', ...sizes, latent: [4, 4, 4], patch: [1, 1, 1] },
-    ...{ inChannels: 48, outChannels: 48, freqDim: 32, textDim: 32, textLen: 8 },
-    ...{ ffn: 128, experts, boundary: 0.5 },
+    ...{ inChannels: inChannels > outChannels ? 100 : 48, outChannels: 48, freqDim: 32, textDim: 32 },
+    ...{ textLen: 8, ffn: 128, experts, boundary: 0.5 },
+    ...(audioLayers.length > 0 && { audioLayers: [0], audioDim: 16 }),
   }),
   trainsOn: 'videos',
   isCausal: false,

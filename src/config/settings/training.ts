@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import { kindsWhere, MODEL_KINDS } from '../families/families';
+import { leftOutInputs } from '../families/left-out';
 import { modelConflicts } from '../model-conflicts';
-import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
+import type { ConfigIssue, Facts, PlannedOn, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, ownData, withoutUseOfData } from './data';
 import { DPO } from './dpo';
 import { besideAdapters, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
-import { anyOf, isOwnModel, type ModelSetting, modelSchema, modelShape } from './model';
+import { anyOf, isOwnModel, type ModelSetting, modelSchema, modelShape, publishedModelName } from './model';
 import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
@@ -50,6 +51,7 @@ export const SETTINGS = {
       const message = `vocab ${shape.vocab} is too small for text as bytes; give at least 256`;
       return [...found, { path: ['model', 'vocab'], message }];
     },
+    warns: ({ config }: Facts<Read>): string | null => leftOutInputs(publishedModelName(config.model)),
     changes: 'loss',
     planned: { reads: true },
   },

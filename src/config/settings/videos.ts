@@ -12,6 +12,8 @@ export interface Read {
   readonly textEncoder: TextEncoderConfig | null;
 }
 
+const path = z.string().min(1);
+
 /** Settings of the data 'moving-shapes'. */
 const MOVING_SHAPES_PARTS = {
   colors: {
@@ -53,6 +55,16 @@ const TEXT_ENCODER_PARTS = {
     says: "the encoder's name, or its sizes",
     form: "'umt5-xxl-encoder', 't5-tiny', or { kind: 't5-encoder', layers: 2, dim: 32, heads: 4, ffn: 64, vocab: 64, seq: 8 }",
   },
+  from: {
+    schema: z
+      .union([path, z.array(path).min(1)])
+      .nullable()
+      .default(null),
+    says:
+      "the encoder's trained weights: a safetensors file, a list of files or a folder, with the names of Wan's code or of transformers' UMT5. Relative paths begin " +
+      'at the current folder. `null`: random numbers from seed',
+    form: "'./models_t5_umt5-xxl-enc-bf16.safetensors', or null for none",
+  },
   fsdp: {
     schema: z.boolean().default(true),
     says: "whether the encoder's parameters are sharded over all ranks, and its blocks are gathered one after another (FULL_SHARD)",
@@ -67,8 +79,8 @@ export type TextEncoderConfig = z.output<typeof textEncoderSchema>;
 export const TEXT_ENCODER = {
   schema: textEncoderSchema.nullable().default(null),
   says:
-    'a frozen text encoder beside a dit: each rank encodes the captions of its own batch. It does not train: its values are random numbers from ' +
-    'seed, which no checkpoint stores. `null`: each word is a fixed vector of random numbers',
+    'a frozen text encoder beside a dit: each rank encodes the captions of its own batch. It does not train: its values are those of `from`, or random numbers ' +
+    'from seed, and no checkpoint stores them. `null`: each word is a fixed vector of random numbers',
   form: "{ model: 'umt5-xxl-encoder', fsdp: true }, or null for none",
   conflict: (config: Read): readonly ConfigIssue[] => encoderConflicts(config),
   changes: 'loss',

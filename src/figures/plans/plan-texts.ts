@@ -308,6 +308,7 @@ export function recommendationNotes({
           `the order is that of '${ORDER[request.by]}': nine in ten runs stay below it, if the intervals are right`,
         ]),
     ...notTried.map((line) => `not tried: ${line}`),
+    ...request.leftOut,
   ];
 }
 

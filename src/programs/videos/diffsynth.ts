@@ -1,4 +1,7 @@
+import { existsSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { isVideoModel, modelNamed, modelShape, STRATEGIES, settingAt } from '../../config';
+import { weightFiles } from '../../core';
 import {
   allNone,
   both,
@@ -51,6 +54,8 @@ export function modelFile(value: unknown): Translation {
       : 'weights as a pickle, which is not opened here';
     return { effect: 'refused', why: `${what}; to convert it: ${conversion(pickle)}` };
   }
+  const wrong = wrongFiles(files);
+  if (wrong !== null) return { effect: 'refused', why: wrong };
   const model = modelNamed(first);
   if (model === null)
     return {
@@ -60,10 +65,16 @@ export function modelFile(value: unknown): Translation {
   const expert = expertOf(first);
   return {
     sets: { model, ...(expert !== null && { data: 'synthetic' }) },
-    why:
+    why: [
       expert === null
         ? ''
         : `only the ${expert}-noise expert is in these files; the model is planned with both experts, and each step runs one of them`,
+      files.every((file) => existsSync(file))
+        ? `the files are here: model: { from: '${dirname(first)}', latent } begins with these weights`
+        : '',
+    ]
+      .filter((text) => text !== '')
+      .join('; '),
   };
 }
 
@@ -71,6 +82,18 @@ export function modelFile(value: unknown): Translation {
 export function expertOf(file: string): 'high' | 'low' | null {
   if (/low_noise/i.test(file)) return 'low';
   return /high_noise/i.test(file) ? 'high' : null;
+}
+
+/** Says what is wrong with the files of one model: a shard that the list lacks, or a pointer in place of a file. */
+function wrongFiles(files: readonly string[]): string | null {
+  const [missing] = weightFiles
+    .shardLists(files.map((file) => basename(file)))
+    .flatMap((list) => list.missing);
+  if (missing !== undefined) return `${missing} is not in the list; give all shards of the model`;
+  const pointer = files.find((file) => existsSync(file) && weightFiles.isPointerFile(file));
+  return pointer === undefined
+    ? null
+    : `${pointer} is a Git-LFS pointer, not the file itself; run \`git lfs pull\` in its folder`;
 }
 
 /** Returns the items of --model_paths: a JSON list of files, in which several files of one model are a list of their own. */

@@ -189,6 +189,34 @@ test("diffusers' file names are read, with an index and without", () => {
   many.close();
 });
 
+test('a list of published shards is read without an index, and what it lacks is named', () => {
+  const shard = (k: number, n: number) => `diffusion_pytorch_model-0000${k}-of-0000${n}.safetensors`;
+  const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n';
+  const files = { [shard(1, 2)]: safetensors({ v: f32(1) }), [shard(2, 2)]: safetensors({ w: f32(2) }) };
+  const whole = openCatalog(place('list', files), 'model');
+  assert.deepEqual([...valuesOf(whole.arrays.get('v')), ...valuesOf(whole.arrays.get('w'))], [1, 2]);
+  whole.close();
+  const cases: readonly (readonly [string, Readonly<Record<string, string | Buffer>>, RegExp])[] = [
+    [
+      'part',
+      { [shard(1, 3)]: safetensors({ v: f32(1) }) },
+      /00002-of-00003\.safetensors is missing: the folder has 1 of 3 shards/,
+    ],
+    [
+      'two',
+      { ...files, [shard(1, 3)]: safetensors({ x: f32(1) }) },
+      /has shards of two models, such as .*of-00002.* and .*of-00003/,
+    ],
+    [
+      'stubs',
+      { [shard(1, 2)]: pointer, [shard(2, 2)]: pointer },
+      /00001-of-00002\.safetensors is a Git-LFS pointer.*run `git lfs pull`/,
+    ],
+  ];
+  for (const [name, content, message] of cases)
+    assert.throws(() => openCatalog(place(name, content), 'model'), { code: 'IO', message });
+});
+
 const rows = (shape: readonly number[], ...values: number[]): Tensor => ({ ...f32(...values), shape });
 const offsets = (map: Readonly<Record<string, readonly number[]>>): object => ({
   format: 'pt',

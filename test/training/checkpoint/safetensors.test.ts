@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { conversionLine } from '../../../src/training/checkpoint/format/not-safetensors';
+import { conversionLine } from '../../../src/core/weight-files/torch-pickle';
 import { SafetensorsFile } from '../../../src/training/checkpoint/format/safetensors-file';
 import { encodeHeader } from '../../../src/training/checkpoint/format/safetensors-header';
 import { decodeValues, encodeValues } from '../../../src/training/checkpoint/format/stored-dtypes';

@@ -1,10 +1,9 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
-import { isFolder, readRegularFile, shown } from '../../../core';
+import { isFolder, readRegularFile, shown, weightFiles } from '../../../core';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
 import { fileError } from '../format/file-system';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from '../format/index-file';
-import { conversionLine, PICKLE_NAME } from '../format/not-safetensors';
 import { SafetensorsFile } from '../format/safetensors-file';
 import { numElements } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
@@ -85,18 +84,42 @@ function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Arrays {
     if (fs.existsSync(single)) return arraysOfFiles([open(single)]);
   }
   const names = fs.readdirSync(folder);
+  const published = publishedShards(folder, names, kind);
+  if (published.length > 0) return arraysOfFiles(published.map((name) => open(join(folder, name))));
   const shards = kind === 'model' ? names.filter((name) => DISTRIBUTED_SHARD.test(name)) : [];
   const files = shards.map((name) => open(join(folder, name)));
   if (files.length > 0) return shardedArrays(folder, files);
-  const pickle = names.find((name) => PICKLE_NAME.test(name));
+  const pickle = names.find((name) => weightFiles.pickleName.test(name));
   const there = names.length === 0 ? 'nothing' : names.slice(0, 5).join(', ');
   const advice =
     pickle === undefined
       ? 'give a folder that a save made, or Hugging Face files'
-      : `torch pickles are not read; convert each: ${conversionLine(join(folder, pickle))}`;
+      : `torch pickles are not read; convert each: ${weightFiles.conversionLine(join(folder, pickle))}`;
   throw fileError(
     `${folder} is not a checkpoint: it has neither ${indexName(kind)} nor ${kind}.safetensors, but ${there}; ${advice}`,
     { file: folder },
+  );
+}
+
+/**
+ * Returns the names of published shards in a folder that has no index of them, as DiffSynth-Studio's --model_paths lists them.
+ * Throws: IO for a list of which a shard is missing, and for shards of two lists.
+ */
+function publishedShards(folder: string, names: readonly string[], kind: ArrayKind): readonly string[] {
+  const [list, second] = weightFiles
+    .shardLists(names)
+    .filter(({ prefix }) => PREFIXES[kind].includes(prefix));
+  if (list === undefined) return [];
+  if (second !== undefined)
+    throw fileError(
+      `${folder} has shards of two models, such as ${list.names[0]} and ${second.names[0]}; move the files of one of them into another folder`,
+      { file: folder },
+    );
+  const [missing] = list.missing;
+  if (missing === undefined) return list.names;
+  throw fileError(
+    `${join(folder, missing)} is missing: the folder has ${list.names.length} of ${list.total} shards; copy or download the others too (git lfs pull, if it is a clone)`,
+    { file: join(folder, missing) },
   );
 }
 

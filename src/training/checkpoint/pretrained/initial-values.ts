@@ -34,7 +34,12 @@ export function writeInitialValues(
   const { textEncoder } = config;
   if (textEncoder !== null) {
     const path = join(folder, 'text_encoder.safetensors');
-    writeFills(fillsOfModel(textEncoderOf({ ...config, textEncoder })), path, undefined, insteadOfSpace);
+    const { model, close } = textEncoderOf({ ...config, textEncoder });
+    try {
+      writeFills(fillsOfModel(model), path, undefined, insteadOfSpace);
+    } finally {
+      close();
+    }
   }
   const first = firstStateOf(config, init);
   const fills = modelShape(config).kind === 'python' ? first && filesOf(first) : fillsOf(config, first);

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { type LoraConfig, type ModelConfig, publishedModel, publishedName } from '../../../config';
-import { type Bytes, makeFolder } from '../../../core';
+import { type Bytes, makeFolder, weightFiles } from '../../../core';
 import { fileError, writeAll } from '../format/file-system';
 import { indexText } from '../format/index-file';
 import { processMark } from '../format/process-mark';
@@ -86,7 +86,7 @@ export function writePretrained({
       .map(([name, array]) => publishedOf(shape, name, array, adapters.get(name)));
     const files = shardsOf(tensors, maxShardBytes);
     const names = files.map((_, i) =>
-      files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
+      files.length === 1 ? `${prefix}.safetensors` : weightFiles.shardName(prefix, i + 1, files.length),
     );
     const bytes = tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
     let done = 0;
@@ -144,11 +144,6 @@ function shardsOf(tensors: readonly Published[], most: Bytes): Published[][] {
     held += bytes;
   }
   return shards;
-}
-
-function shardName(prefix: string, k: number, n: number): string {
-  const padded = (count: number): string => String(count).padStart(5, '0');
-  return `${prefix}-${padded(k)}-of-${padded(n)}.safetensors`;
 }
 
 function writeShard(file: string, tensors: readonly Published[], written: (bytes: Bytes) => void): void {
