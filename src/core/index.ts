@@ -8,7 +8,6 @@ export { inChinese } from './chinese/in-chinese';
 export { showsChinese } from './chinese/language';
 export { type Clock, HOST_CLOCK, SimulatedClock } from './clock';
 export { alias } from './clone';
-export { collectGarbage } from './collect-garbage';
 export { withGradients } from './custom-gradient';
 export { DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from './display';
 export { type DType, type HalfDType, itemBytes, type WireDType } from './dtypes';

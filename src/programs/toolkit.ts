@@ -12,7 +12,6 @@ export {
 } from './export/launch-files';
 export { launchOf } from './export/launch-lines';
 export { MODEL_FOLDER, modelNotes, modelSource } from './export/model-folder';
-export { torchScripts } from './export/own-script';
 export { exportedToPeft } from './export/peft-targets';
 export { as1F1B, TRAINER_EXCEPTIONS } from './export/program-exceptions';
 export { lines, numberText, pythonValue } from './export/python';

@@ -2,7 +2,7 @@ export { folderToRead, recoverFolder } from './checkpoint/format/checkpoint-fold
 export { STATE_FILE } from './checkpoint/format/checkpoint-mark';
 export { type Json, NOTHING_WRITTEN, stateOf } from './checkpoint/format/checkpoint-state';
 export { requireSavePlace, writeAll } from './checkpoint/format/file-system';
-export { MAGIC_BYTES, refuseOtherFormats } from './checkpoint/format/not-safetensors';
+export { refuseOtherFormats } from './checkpoint/format/not-safetensors';
 export { isRunning, processMark } from './checkpoint/format/process-mark';
 export { type Catalog, openCatalog, type StoredArray } from './checkpoint/load/catalog';
 export { type LoadedCheckpoint, loadCheckpoint } from './checkpoint/load/load-checkpoint';
@@ -22,10 +22,10 @@ export { copyTokenizer, TOKENIZER_FILES, writePretrained } from './checkpoint/pr
 export { type PlacedState, type Redistributed, redistribute } from './checkpoint/reshard/redistribute';
 export { Checkpointer, type CheckpointSave } from './checkpoint/save/checkpointer';
 export type { StateDictType } from './checkpoint/save/save-layout';
-export { SAVE_OPTIONS, type SaveOptions, stateKey } from './checkpoint/save/save-plan';
+export { parameterOfGradient, SAVE_OPTIONS, type SaveOptions } from './checkpoint/save/save-plan';
 export { agree, exchange, type RankFailure } from './checkpoint/state/agreement';
 export { wholeShapeOf } from './checkpoint/state/parts';
-export { GRADIENT, gradientStates, type StepCounts, stepCountsOf } from './checkpoint/state/training-state';
+export { gradientStates, type StepCounts, stepCountsOf } from './checkpoint/state/training-state';
 export type {
   AnswerLabels,
   BatchColumn,
@@ -37,16 +37,14 @@ export type {
   ValidationBatches,
 } from './data/batch';
 export { createBatches, createOwnBatches } from './data/batches';
-export { findFiles } from './data/files/find-files';
-export { listOfVideos } from './data/files/video-list';
 export type { LatentBatch } from './data/latents';
 export { openData } from './data/open-data';
+export { codecOf, dataToPrepare, filesOfData } from './data/prepare/config-data';
 export { prepareData } from './data/prepare/prepare-data';
 export { promptCodecOf } from './data/prepare/prompt-codec';
-export { type TextCodec, textCodecOf, tokenizerFiles } from './data/prepare/tokenizer';
+export type { TextCodec } from './data/prepare/tokenizer';
 export type { DataToPrepare, PreparedData } from './data/prepared';
 export { inputParts, velocityPart, videosOf } from './data/video-batches';
-export { videoSize } from './data/video-coder';
 export type { EvaluationResult, Metrics } from './evaluation';
 export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './kernel-profile';
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';

@@ -17,7 +17,7 @@ _OPS = {
     'all_reduce_': 'allReduce',
     'all_reduce_coalesced': 'allReduce',
     'all_reduce_coalesced_': 'allReduce',
-    'reduce_': 'allReduce',
+    'reduce_': 'reduce',
     'reduce_scatter_': 'reduceScatter',
     '_reduce_scatter_base_': 'reduceScatter',
     'reduce_scatter_tensor_coalesced_': 'reduceScatter',
@@ -31,10 +31,10 @@ _OPS = {
     'all_gather_into_tensor': 'allGather',
     'all_gather_into_tensor_out': 'allGather',
     'all_gather_into_tensor_coalesced': 'allGather',
-    'gather_': 'allGather',
+    'gather_': 'gather',
     'broadcast_': 'broadcast',
     'broadcast': 'broadcast',
-    'scatter_': 'broadcast',
+    'scatter_': 'scatter',
     'alltoall_': 'allToAll',
     'alltoall_base_': 'allToAll',
     'all_to_all_single': 'allToAll',
@@ -45,12 +45,9 @@ _OPS = {
     'barrier': 'barrier',
     'monitored_barrier_': 'barrier',
 }
-"""
-Our names of the operations of c10d and of functional collectives. Operations with a root have the name of the nearest operation
-without a root.
-"""
+"""Our names of the operations of c10d and of functional collectives."""
 
-_ROOTED = ('gather_', 'scatter_', 'reduce_')
+_ROOTED = ('gather', 'scatter', 'reduce')
 _INPUTS = ('input_tensors', 'input_tensor', 'input_list', 'inputs', 'input', 'tensors', 'tensor')
 _DTYPES = {torch.bfloat16: ('float32', 'bfloat16'), torch.float16: ('float32', 'float16'), torch.bool: ('bool', 'int32')}
 
@@ -84,8 +81,10 @@ def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Collec
     inputs = next((list(plain_tensors(named[key])) for key in _INPUTS if key in named), [])
     outputs = list(plain_tensors(named.get('output_tensors', named.get('output', named.get('output_lists', [])))))
     is_barrier = op == 'barrier'
-    count = 0 if is_barrier else sum(tensor.numel() for tensor in inputs)
-    item_bytes = inputs[0].element_size() if inputs else 0
+    # A scatter counts this rank's part, because only the root has inputs.
+    counted = outputs if op == 'scatter' else inputs
+    count = 0 if is_barrier else sum(tensor.numel() for tensor in counted)
+    item_bytes = counted[0].element_size() if counted else 0
     root = named.get('root_rank', named.get('src', named.get('dst')))
     root_index = ranks.index(root) if func.namespace != 'c10d' and root is not None else root
     own = group.rank()
@@ -94,17 +93,17 @@ def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Collec
         # The split sizes count rows of the first dim; they may differ between ranks.
         width = inputs[0].shape[1:].numel()
         received = (sum(splits) - splits[own]) * width
-    elif name in _ROOTED:
-        received = _rooted_elements(name, own, root_index, len(ranks), count, outputs)
+    elif op in _ROOTED:
+        received = _rooted_elements(op, own, root_index, len(ranks), count)
     else:
         received = _received_elements(op, own, root_index, len(ranks), count, inputs, outputs)
-    dtype, wire_dtype = _dtypes_of(inputs)
-    is_pair = op in ('send', 'recv')
+    dtype, wire_dtype = _dtypes_of(counted)
+    names_peer = op in ('send', 'recv', *_ROOTED)
     return CollectiveCall(
         op=op,
         group=group,
         ranks=list(ranks),
-        peer=ranks[root_index] if is_pair and root_index is not None else None,
+        peer=ranks[root_index] if names_peer and root_index is not None else None,
         dtype=dtype,
         wire_dtype=wire_dtype,
         count=count,
@@ -160,10 +159,10 @@ def _received_elements(
     return count if op == 'recv' else 0
 
 
-def _rooted_elements(name: str, own: int, root: int | None, size: int, count: int, outputs: list[torch.Tensor]) -> int:
-    if name == 'gather_':
+def _rooted_elements(op: str, own: int, root: int | None, size: int, count: int) -> int:
+    if op == 'gather':
         return (size - 1) * count if own == root else 0
-    if name == 'scatter_':
-        return 0 if own == root else sum(tensor.numel() for tensor in outputs)
-    part = (own + 1) * count // size - own * count // size
-    return (size - 1) * part + (count - part if own == root else 0)
+    if op == 'scatter':
+        return 0 if own == root else count
+    # The chain of a reduce begins at the rank after the root, and ends at the root.
+    return 0 if root is not None and own == (root + 1) % size else count

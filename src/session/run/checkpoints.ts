@@ -9,7 +9,6 @@ import {
   formatSeconds,
   linkTarget,
   now,
-  openRegularFile,
   type Seconds,
   ShardlabError,
   type Shown,
@@ -20,7 +19,6 @@ import {
 import { firstRanks, type LoadResult, type SavedBeside, warnOnStderr } from '../../launch';
 import {
   folderToRead,
-  MAGIC_BYTES,
   NOTHING_WRITTEN,
   refuseOtherFormats,
   SAVE_OPTIONS,
@@ -228,7 +226,7 @@ function requireReadable(path: string, parametersOnly: boolean): void {
   // If there are safetensors files, pickle files are ignored.
   const readable = names.filter((name) => name.endsWith('.safetensors'));
   for (const name of readable.length > 0 ? readable : names) {
-    refuseOtherFormats(join(folder, name), firstBytes(join(folder, name)));
+    refuseOtherFormats(join(folder, name));
   }
   if (parametersOnly) return;
   throw new ShardlabError(
@@ -244,23 +242,13 @@ const MODEL_FILE = /\.(safetensors|pth|pt|bin|ckpt)$/i;
 
 /** Returns the error for a path that is not a folder. Throws: IO naming a torch pickle, Git-LFS pointer, FIFO or device. */
 function notAFolder(file: string): ShardlabError {
-  refuseOtherFormats(file, firstBytes(file));
+  refuseOtherFormats(file);
   return new ShardlabError(
     'IO',
     `${file} is a file, but run.load takes the folder of a checkpoint; to start from the values of one safetensors file, use ` +
       'job.train(config, { init: file })',
     { details: { file } },
   );
-}
-
-function firstBytes(file: string): Buffer {
-  const bytes = Buffer.alloc(MAGIC_BYTES);
-  const opened = openRegularFile(file);
-  try {
-    return bytes.subarray(0, fs.readSync(opened, bytes));
-  } finally {
-    fs.closeSync(opened);
-  }
 }
 
 /** Returns the path relative to the current folder, unless it is outside of that folder. */

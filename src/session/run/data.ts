@@ -1,11 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
 import {
   isNames,
   isVideoModel,
   modelShape,
-  ownData,
   parseTrainConfig,
   type TrainConfig,
   type TrainConfigInput,
@@ -13,17 +10,15 @@ import {
 import { statIfThere } from '../../core';
 import { type DataFolders, prepareInFolder } from '../../launch';
 import {
+  codecOf,
   createBatches,
   createOwnBatches,
   type DataToPrepare,
-  findFiles,
-  listOfVideos,
+  dataToPrepare,
+  filesOfData,
   type PreparedData,
   promptCodecOf,
   type TextCodec,
-  textCodecOf,
-  tokenizerFiles,
-  videoSize,
   videosOf,
 } from '../../training';
 
@@ -49,7 +44,7 @@ export class JobData {
    * CONFIG naming file, line or row, column, and what to change.
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
-    const data = this.#dataOf(config);
+    const data = dataToPrepare(config, this.#options.baseDir);
     const shape = modelShape(config);
     if (data === null) return undefined;
     const prepared = await this.#once(data, config.seed);
@@ -66,13 +61,9 @@ export class JobData {
     return { train: train.numRows, validation: validation?.numRows ?? 0, examples: train.numExamples };
   }
 
-  /**
-   * Returns the codec of a config's texts: the config's tokenizer, the tokenizer in the model's folder, or bytes.
-   * Throws: CONFIG.
-   */
+  /** Returns the codec of a config's texts. Throws: CONFIG. */
   codecOf(config: TrainConfig): Promise<TextCodec> {
-    const tokenizer = ownData(config.data)?.tokenizer ?? this.#tokenizerOfModel(config);
-    return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
+    return codecOf(config, this.#options.baseDir);
   }
 
   /**
@@ -84,32 +75,10 @@ export class JobData {
     prepared: PreparedData | undefined,
     texts: readonly string[],
   ): Promise<readonly (readonly number[])[] | null> {
-    const data = this.#dataOf(config);
+    const data = dataToPrepare(config, this.#options.baseDir);
     if (prepared?.kind !== 'videos' || data === null) return null;
     const codec = await promptCodecOf(data, this.#options.baseDir, prepared.words ?? []);
     return texts.map((text) => codec.encode(text, prepared.textLen).ids);
-  }
-
-  /** Returns a config's own data. If the data have no setting `tokenizer`, it becomes the tokenizer in the model's folder. */
-  #dataOf(config: TrainConfig): DataToPrepare | null {
-    const data = ownData(config.data);
-    if (data === null) return null;
-    const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
-    const shape = modelShape(config);
-    if (isVideoModel(shape))
-      return { ...own, videos: { size: videoSize(shape, 'data'), textLen: shape.textLen } };
-    // A row of a conversation has as many tokens as the model's sequence.
-    return (data.instructions ?? data.preferences) === undefined || !('seq' in shape)
-      ? own
-      : { ...own, seq: shape.seq };
-  }
-
-  /** Returns the model's folder, if it has a tokenizer. */
-  #tokenizerOfModel(config: TrainConfig): string | undefined {
-    const shape = modelShape(config);
-    const from = 'from' in shape ? shape.from : undefined;
-    const [file] = from === undefined ? [] : tokenizerFiles(from, this.#options.baseDir);
-    return file !== undefined && existsSync(file) ? from : undefined;
   }
 
   async #once(data: DataToPrepare, seed: number): Promise<PreparedData> {
@@ -130,18 +99,9 @@ export class JobData {
    * call, because the user may have changed an array's values.
    */
   #keyOf(data: DataToPrepare, seed: number): string {
-    const { format, validation, tokenizer } = data;
-    const path = data.instructions ?? data.preferences ?? data.path;
-    if (path === undefined) return randomUUID();
-    const { baseDir } = this.#options;
-    const paths = [path, isNames(validation) ? validation : []].flat();
-    const { files } = findFiles(
-      data.videos === undefined
-        ? { paths, format, baseDir }
-        : { paths: paths.map((one) => dirname(listOfVideos(one, baseDir))), format: 'text', baseDir },
-    );
-    const tokenizers = tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir);
-    const states = [...files, ...tokenizers].map((file) => {
+    const files = filesOfData(data, this.#options.baseDir);
+    if (files === null) return randomUUID();
+    const states = files.map((file) => {
       const stats = statIfThere(file);
       return [file, stats?.size, stats?.mtimeMs];
     });

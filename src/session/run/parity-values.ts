@@ -5,11 +5,10 @@ import { ConfigError, ShardlabError } from '../../core';
 import type { Difference, ParityParameter, ParityStep } from '../../figures';
 import {
   type Catalog,
-  GRADIENT,
   openCatalog,
+  parameterOfGradient,
   type StoredArray,
   StretchReader,
-  stateKey,
 } from '../../training';
 
 /**
@@ -77,7 +76,7 @@ export class ParityValues {
       const found = keys.map((key) => ({ key, ...differenceOf(read(key)) }));
       const least = LEAST_SHARE * Math.max(0, ...found.map(({ size }) => size));
       return found.map(({ key, absolute, size }) => {
-        const name = key.slice(0, -stateKey('', GRADIENT).length);
+        const name = parameterOfGradient(key);
         const divisor = Math.max(size, least);
         if (this.#isNormalizing) this.#mark(name, read(key), ROUNDING_SHARE * divisor);
         return { name, absolute, relative: ratio(absolute, divisor) };

@@ -1,8 +1,9 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { type Bytes, collectGarbage, now, openThreadCpuClock, ShardlabError } from '../../core';
+import { type Bytes, now, openThreadCpuClock, ShardlabError } from '../../core';
 import { allAgree, type Call, type CallResult } from './call';
 import { carried, progressOf } from './carried';
+import { collectGarbage } from './collect-garbage';
 import { CollectiveLane } from './collectives';
 import { CommClient } from './comm-client';
 import type { CommRequest } from './comm-loop';

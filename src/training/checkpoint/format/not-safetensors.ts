@@ -1,4 +1,5 @@
-import { weightFiles } from '../../../core';
+import { closeSync, readSync } from 'node:fs';
+import { openRegularFile, weightFiles } from '../../../core';
 import { fileError } from './file-system';
 
 const ZIP_MAGIC = 'PK\u0003\u0004';
@@ -7,10 +8,11 @@ const LFS_MAGIC = 'version ';
 export const MAGIC_BYTES = 8;
 
 /**
- * Refuses torch pickles and Git-LFS pointers, which it recognizes by the file's name and first bytes. Throws: IO, with the
+ * Refuses torch pickles and Git-LFS pointers, which it recognizes by the file's name and first bytes, which it reads unless they are
+ * given. Throws: IO, with the
  * file's name and a remedy: the command that converts a torch pickle, or `git lfs pull`.
  */
-export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
+export function refuseOtherFormats(file: string, firstBytes: Uint8Array = beginningOf(file)): void {
   const magic = Buffer.from(firstBytes).toString('latin1', 0, MAGIC_BYTES);
   if (magic === LFS_MAGIC) {
     throw fileError(`${file} is a Git-LFS pointer, not the file itself; run \`git lfs pull\` in its folder`, {
@@ -24,6 +26,16 @@ export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
       `convert it on a machine with PyTorch: ${weightFiles.conversionLine(file)}`,
     { file },
   );
+}
+
+function beginningOf(file: string): Uint8Array {
+  const bytes = Buffer.alloc(MAGIC_BYTES);
+  const opened = openRegularFile(file);
+  try {
+    return bytes.subarray(0, readSync(opened, bytes));
+  } finally {
+    closeSync(opened);
+  }
 }
 
 /**

@@ -8,7 +8,13 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { VALUES } from '../state/state-access';
-import { hasStates, type SavedTraining, type StepCounts, stepCountsOf } from '../state/training-state';
+import {
+  GRADIENT,
+  hasStates,
+  type SavedTraining,
+  type StepCounts,
+  stepCountsOf,
+} from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
@@ -160,6 +166,11 @@ function savedArrays(
       }),
     ];
   });
+}
+
+/** Returns the parameter of a key under which a save of `gradientStates` has a gradient. */
+export function parameterOfGradient(key: string): string {
+  return key.slice(0, -stateKey('', GRADIENT).length);
 }
 
 /** Returns the name under which a parameter's optimizer state is stored. */

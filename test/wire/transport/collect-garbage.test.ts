@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { collectGarbage } from '../../src/core/collect-garbage';
+import { collectGarbage } from '../../../src/wire/transport/collect-garbage';
 
 test('an object that a WeakRef has read in the same turn is garbage, too', async () => {
   const isLiving = (reference: WeakRef<object>): boolean => reference.deref() !== undefined;
