@@ -42,9 +42,9 @@ function modelOfFolder(given: PretrainedInput): FolderModel {
   if (unknown !== undefined) {
     return { wrong: `has no key "${unknown}"; choose one of ${KEYS.join(', ')}` };
   }
-  const found = folderOfWeights(given.from);
-  if ('wrong' in found) return found;
-  const from = found.folder;
+  const weights = folderOfWeights(given.from);
+  if ('wrong' in weights) return weights;
+  const from = weights.folder;
   const file = join(from, 'config.json');
   if (!existsSync(file)) {
     const within = WITHIN.map((name) => join(from, name)).filter((one) =>
@@ -75,16 +75,16 @@ function modelOfFolder(given: PretrainedInput): FolderModel {
 function folderOfWeights(from: unknown): { readonly folder: string } | { readonly wrong: string } {
   const isList = Array.isArray(from);
   const files = isList ? from.flat() : [from];
-  if (files.length === 0 || !files.every((one): one is string => typeof one === 'string'))
+  if (files.length === 0 || !files.every((file): file is string => typeof file === 'string'))
     return { wrong: `from is ${shown(from)}; give a folder's path, or the files of one model` };
-  const pickle = files.find((one) => pickleName.test(one));
+  const pickle = files.find((file) => pickleName.test(file));
   if (pickle !== undefined)
     return {
       wrong: `${pickle} is a torch pickle, which can run any code when it is read; convert it on a machine with PyTorch: ${conversionLine(pickle)}`,
     };
   const [first = ''] = files;
   if (!isList && !first.endsWith('.safetensors')) return { folder: resolve(first) };
-  const paths = files.map((one) => resolve(one));
+  const paths = files.map((file) => resolve(file));
   const folders = [...new Set(paths.map((path) => dirname(path)))];
   const [folder = '', second] = folders;
   if (second !== undefined)
@@ -105,10 +105,10 @@ function wrongWeights(folder: string, paths: readonly string[]): string | null {
   if (missing !== undefined) return `${missing} is missing; copy or download it too`;
   const pointer = paths.find((path) => isPointerFile(path));
   if (pointer !== undefined) return pointerReason(pointer);
-  const other = readdirSync(folder).find((name) => name.endsWith('.safetensors') && !names.includes(name));
-  return other === undefined
+  const unnamed = readdirSync(folder).find((name) => name.endsWith('.safetensors') && !names.includes(name));
+  return unnamed === undefined
     ? null
-    : `${folder} also has ${other}, which is not in the list; give the folder, or move the file into another one`;
+    : `${folder} also has ${unnamed}, which is not in the list; give the folder, or move the file into another one`;
 }
 
 function pointerReason(file: string): string {

@@ -1,5 +1,7 @@
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { documentScript } from '../programs/export/wan-export';
+import { DOCUMENTS } from '../programs/read-files';
 import { testData } from '../support/paths';
 import { type Block, reasonOf } from './blocks';
 import {
@@ -104,6 +106,8 @@ const optimizer = optim.adamW(DDP(model));`,
     torch: true,
     files: (folder) => {
       writeFileSync(join(folder, 'train.toml'), TORCHTITAN);
+      writeFileSync(join(folder, 'Wan2.2-T2V-A14B_0.sh'), documentScript());
+      copyFileSync(join(DOCUMENTS, 'accelerate_4x8.yaml'), join(folder, 'accelerate_0.yaml'));
       writeBlock(folder, 'two_inputs.py', 'docs/how-to/export.md', 'class Score(nn.Module)');
     },
     checkedBy: { 'class Score(nn.Module)': 'test/pages/cells.torch.test.ts' },

@@ -17,7 +17,7 @@ const WORDS_OF_FILES: Readonly<Record<string, readonly string[]>> = {
 
 /** The most declarations with empty names in a flat; 0 in all other flats. The numbers may only fall. */
 const KNOWN: Readonly<Record<string, number>> = {
-  config: 48,
+  config: 46,
   programs: 118,
   figures: 11,
   torch: 22,

@@ -246,7 +246,7 @@ function withVideos({ path: files, x, text: _, ...data }: OwnData): WrongKey | n
   const { tokens, y, size: pixels, seq, instructions, preferences } = data;
   const format = data.format === 'videos' ? undefined : data.format;
   const others = { tokens, y, size: pixels, seq, instructions, preferences, format };
-  const key = (Object.keys(others) as (keyof typeof others)[]).find((one) => others[one] !== undefined);
+  const key = (Object.keys(others) as (keyof typeof others)[]).find((name) => others[name] !== undefined);
   if (key !== undefined)
     return {
       key,
@@ -292,7 +292,7 @@ function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKe
   }
   const { x, y, size: pixels, eosToken } = data;
   const others = { x, y, size: pixels, eosToken, text: data.text === 'text' ? undefined : data.text };
-  const key = (Object.keys(others) as (keyof typeof others)[]).find((one) => others[one] !== undefined);
+  const key = (Object.keys(others) as (keyof typeof others)[]).find((name) => others[name] !== undefined);
   if (key !== undefined)
     return {
       key,

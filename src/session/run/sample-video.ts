@@ -26,9 +26,9 @@ export async function sampleVideo(
   if (!Array.isArray(texts) || texts.length === 0 || texts.some((text) => typeof text !== 'string'))
     throw new ConfigError("run.sampleVideo takes captions, as run.sampleVideo(['a red circle moves right'])");
   const line = new Progress('sampling', 'steps');
-  const asked: readonly string[] = texts; // checked above
-  const tokens = await jobData.promptTokens(history.phase.config, data, asked);
-  const work = { kind: 'sampleVideo', run, captions: asked, tokens, ...how } as const;
+  const prompts: readonly string[] = texts; // checked above
+  const tokens = await jobData.promptTokens(history.phase.config, data, prompts);
+  const work = { kind: 'sampleVideo', run, captions: prompts, tokens, ...how } as const;
   const [sampled] = await calls
     .on<SampledVideos>(history.phase.world, work, {
       progress: (_, { done, total }) => line.show(done, total),

@@ -36,12 +36,12 @@ function videosIn(prepared: PreparedData): PreparedVideos {
 /** Throws: CONFIG if texts have tokens that the encoder does not have. */
 function requireVocab({ vocab, tokenizer, name }: PreparedVideos, known: number): void {
   if (vocab <= known) return;
-  const what =
+  const tokens =
     tokenizer === 'words'
       ? `the texts of ${name} have ${vocab - 1} different words`
       : `${tokenizer} has ${vocab} tokens`;
   throw new ConfigError(
-    `data: ${what}, but textEncoder.model has a vocab of ${known}; give an encoder with at least ${vocab}`,
+    `data: ${tokens}, but textEncoder.model has a vocab of ${known}; give an encoder with at least ${vocab}`,
   );
 }
 

@@ -65,8 +65,8 @@ const transferAtOnce = (name: string, end: 'src' | 'dst'): Collective => ({
   kinds: { group: anything, [end]: index },
 });
 
-const ofObjects = (name: string, value: string, end?: 'src' | 'dst'): Collective => ({
-  x: value === 'list' ? orNull(listOf(anything)) : anything,
+const ofObjects = (name: string, value: string, x: OptionKind, end?: 'src' | 'dst'): Collective => ({
+  x,
   numArguments: 2,
   form: `dist.${name}(${value}${end === undefined ? '' : `, { ${end}: 0 }`})`,
   ...(end !== undefined && { short: 'number' as const }),
@@ -87,10 +87,10 @@ const COLLECTIVES = {
   recv: transfer('recv', 'src'),
   isend: transferAtOnce('isend', 'dst'),
   irecv: transferAtOnce('irecv', 'src'),
-  allGatherObject: ofObjects('allGatherObject', 'value'),
-  gatherObject: ofObjects('gatherObject', 'value', 'dst'),
-  broadcastObjectList: ofObjects('broadcastObjectList', 'list', 'src'),
-  scatterObjectList: ofObjects('scatterObjectList', 'list', 'src'),
+  allGatherObject: ofObjects('allGatherObject', 'value', anything),
+  gatherObject: ofObjects('gatherObject', 'value', anything, 'dst'),
+  broadcastObjectList: ofObjects('broadcastObjectList', 'list', listOf(anything), 'src'),
+  scatterObjectList: ofObjects('scatterObjectList', 'list', orNull(listOf(anything)), 'src'),
   barrier: {
     numArguments: 1,
     form: "dist.barrier({ name: 'loaded', asyncOp: true })",

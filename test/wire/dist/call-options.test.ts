@@ -86,7 +86,7 @@ test('every collective refuses unknown options, options of a wrong kind, and arg
   }
 });
 
-test('collectives of values refuse options that they do not have, lists that are none, and nonsense', async () => {
+test('collectives of values refuse options that they do not have, texts in place of lists, and nonsense', async () => {
   const dist = await alone();
   for (const name of OF_OBJECTS) {
     const value = [1];
@@ -104,6 +104,8 @@ test('collectives of values refuse options that they do not have, lists that are
   }
   const other = 'a text' as unknown as unknown[];
   assert.throws(() => dist.broadcastObjectList(other), { code: 'CONFIG', message: /must be a list/ });
+  const nothing = null as unknown as unknown[];
+  assert.throws(() => dist.broadcastObjectList(nothing), { code: 'CONFIG', message: /must be a list/ });
 });
 
 test("torch's positional arguments are refused with the form to write", async () => {

@@ -25,8 +25,8 @@ export function listOfVideos(path: string, baseDir: string): string {
       `data: ${path} is no list of videos; name a folder with ${LISTS[0]}, or a CSV or JSONL file with the columns video and prompt`,
     );
   }
-  const found = LISTS.map((name) => join(full, name)).find((file) => existsSync(file));
-  if (found !== undefined) return found;
+  const list = LISTS.map((name) => join(full, name)).find((file) => existsSync(file));
+  if (list !== undefined) return list;
   throw new ConfigError(
     `data: the folder ${path} has no ${LISTS[0]}; write one with the header video,prompt and a row per video, such as a.mp4,"a red ball rolls"`,
   );
