@@ -1,7 +1,7 @@
 import { valueAt } from './config-issue';
 import type { Facts } from './setting';
 import { SETTING_ROWS } from './setting-table';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
+import { parseSettings, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /** What a user should know about a setting that is given. */
 export interface SettingWarning {
@@ -52,7 +52,7 @@ function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): bo
 
 /** Returns a config of defaults; sections that are null by default are filled with the defaults of their settings. */
 function defaults(): unknown {
-  return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
+  return parseSettings({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
 }
 
 function keysOf(value: unknown): string {

@@ -29,8 +29,6 @@ function pythonPath(python: unknown): unknown {
 /** The sizes of a model in a folder, or why the model cannot be built. */
 type FolderModel = { readonly model: Readonly<Record<string, unknown>> } | { readonly wrong: string };
 
-const { conversionLine, isLfsPointer, isPointerFile, pickleName, shardLists } = weightFiles;
-
 const KEYS = ['from', 'seq', 'attention', 'latent', 'textLen'];
 
 /** Folders of models within a published Wan. Source: diffusers' WanPipeline, Wan2.2's repository. */
@@ -59,7 +57,7 @@ function modelOfFolder(given: PretrainedInput): FolderModel {
   let config: unknown;
   try {
     const text = readRegularFile(file, MOST_CONFIG_BYTES);
-    if (isLfsPointer(text)) return { wrong: pointerReason(file) };
+    if (weightFiles.isLfsPointer(text)) return { wrong: pointerReason(file) };
     config = parseJson(text);
   } catch (error) {
     return { wrong: `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}` };
@@ -77,10 +75,10 @@ function folderOfWeights(from: unknown): { readonly folder: string } | { readonl
   const files = isList ? from.flat() : [from];
   if (files.length === 0 || !files.every((file): file is string => typeof file === 'string'))
     return { wrong: `from is ${shown(from)}; give a folder's path, or the files of one model` };
-  const pickle = files.find((file) => pickleName.test(file));
+  const pickle = files.find((file) => weightFiles.pickleName.test(file));
   if (pickle !== undefined)
     return {
-      wrong: `${pickle} is a torch pickle, which can run any code when it is read; convert it on a machine with PyTorch: ${conversionLine(pickle)}`,
+      wrong: `${pickle} is a torch pickle, which can run any code when it is read; convert it on a machine with PyTorch: ${weightFiles.conversionLine(pickle)}`,
     };
   const [first = ''] = files;
   if (!isList && !first.endsWith('.safetensors')) return { folder: resolve(first) };
@@ -98,12 +96,12 @@ function folderOfWeights(from: unknown): { readonly folder: string } | { readonl
 /** Says what keeps files from being all weights of their folder; null if nothing does. */
 function wrongWeights(folder: string, paths: readonly string[]): string | null {
   const names = paths.map((path) => basename(path));
-  const lists = shardLists(names);
+  const lists = weightFiles.shardLists(names);
   const unlisted = lists.flatMap(({ missing }) => missing)[0];
   if (unlisted !== undefined) return `${unlisted} is not in the list; give all shards of the model`;
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) return `${missing} is missing; copy or download it too`;
-  const pointer = paths.find((path) => isPointerFile(path));
+  const pointer = paths.find((path) => weightFiles.isPointerFile(path));
   if (pointer !== undefined) return pointerReason(pointer);
   const unnamed = readdirSync(folder).find((name) => name.endsWith('.safetensors') && !names.includes(name));
   return unnamed === undefined
