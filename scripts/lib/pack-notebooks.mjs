@@ -13,7 +13,7 @@ import { filesBelow, root } from './places.mjs';
 
 /**
  * Writes the notebooks that the package contains to build/notebooks, if they have changed: without outputs, which the user's run
- * makes, except in notebooks that need PyTorch, which the user may not have; and without links to files of the clone. The folder
+ * makes, except for cells that need PyTorch, which the user may not have; and without links to files of the clone. The folder
  * `texts`, on which notebooks train, is a link in the clone, and files in the package.
  */
 export function packNotebooks(build) {
@@ -55,12 +55,24 @@ function isNewer(file, than) {
 /** Returns a notebook as the package has it. */
 export function packed(notebook) {
   const { inputs: _, ...own } = notebook.metadata.shardlab ?? {};
-  const keepsOutputs = own.needs === 'torch';
-  const cells = notebook.cells.map((cell) => {
+  const start = own.needs === 'torch' ? notebook.cells.findIndex(startsTorch) : -1;
+  const cells = notebook.cells.map((cell, index) => {
     if (cell.cell_type !== 'code') return { ...cell, source: [cell.source].flat().map(withoutLinks) };
-    return keepsOutputs ? cell : { ...cell, outputs: [], execution_count: null };
+    const needsTorch = start >= 0 && index >= start && !NO_RANKS.test(sourceOf(cell));
+    return needsTorch ? cell : { ...cell, outputs: [], execution_count: null };
   });
   return { ...notebook, cells, metadata: { ...notebook.metadata, shardlab: own } };
+}
+
+/** A cell that shows claims, which need no ranks. */
+const NO_RANKS = /^sl\.claims\(/;
+
+function startsTorch(cell) {
+  return cell.cell_type === 'code' && sourceOf(cell).includes("engine: 'torch'");
+}
+
+function sourceOf({ source }) {
+  return [source].flat().join('');
 }
 
 function withoutLinks(line) {
