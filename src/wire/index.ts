@@ -12,6 +12,7 @@ export { createDist, type Dist } from './dist/facade';
 export type { MadeGroup } from './dist/group-context';
 export { joinMetaWorld } from './dist/meta-world';
 export { initializeModelParallel, type ModelParallel, type ModelParallelSizes } from './dist/model-parallel';
+export type { ValueCodec } from './dist/objects';
 export type { CollectiveOptions, Piece, PieceList, ProcessGroup, ReduceOp, Work } from './dist/types';
 export { requireGroup } from './dist/validation';
 export { hold } from './dist/work';

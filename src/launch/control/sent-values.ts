@@ -1,5 +1,6 @@
 import { DefaultDeserializer, serialize } from 'node:v8';
 import { ConfigError } from '../../core';
+import type { ValueCodec } from '../../wire';
 import { PLAIN, requireSendable } from './sendable';
 
 /*
@@ -23,6 +24,12 @@ export function decodeSent(bytes: Uint8Array): Readonly<Record<string, unknown>>
   reader.readHeader();
   return reader.readValue();
 }
+
+/** The same for one value, as collectives of values need it. */
+export const VALUE_CODEC: ValueCodec = {
+  encode: (value, caller) => encodeSent({ value }, caller),
+  decode: (bytes) => decodeSent(bytes).value,
+};
 
 /** Reads each typed array into memory of its own; Node's own reader returns parts of the message, so `x.buffer` would be the message. */
 class OwnArrays extends DefaultDeserializer {

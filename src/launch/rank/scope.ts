@@ -24,6 +24,7 @@ import {
   markWorld,
   type World,
 } from '../../wire';
+import { VALUE_CODEC } from '../control/sent-values';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type CellSteps, scalarValueOf } from './cell-steps';
@@ -137,7 +138,7 @@ function rankBasics(
     mesh,
     /** Collectives, as in torch.distributed. */
     dist: {
-      ...createDist(world, engine, warn),
+      ...createDist(world, engine, warn, VALUE_CODEC),
       /**
        * Compares the values of all parameters that several ranks hold, and names those that differ. Every rank of the group (default:
        * all ranks) calls it. Throws: CONFIG, COLLECTIVE_MISSING.

@@ -4,7 +4,14 @@ import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
 import { wordOf } from '../transport/record';
 import { type CollectiveName, collectiveOptions, limitArguments } from './call-forms';
-import { allGatherObject, broadcastObjects, gatherObject, scatterObject } from './objects';
+import {
+  allGatherObject,
+  broadcastObjects,
+  type Exchange,
+  gatherObject,
+  scatterObject,
+  type ValueCodec,
+} from './objects';
 import { gatherList, gatherOnto, isList, scatterFrom, scatterReduced } from './tensor-lists';
 import type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
@@ -108,9 +115,8 @@ export interface Dist {
    */
   barrier<O extends DistOptions & { readonly name?: string }>(options?: O): Outcome<void, O>;
   /**
-   * Returns a list of every rank's value, in rank order; null on ranks outside of the group. Values of any size, of the types that
-   * structuredClone copies, travel as bytes. Throws: CONFIG for a value that cannot be copied. Source:
-   * torch.distributed.all_gather_object.
+   * Returns a list of every rank's value, in rank order; null on ranks outside of the group. Values are those that `job.put` sends, of
+   * any size. Throws: CONFIG, which names the part of a value that cannot be sent. Source: torch.distributed.all_gather_object.
    */
   allGatherObject(value: unknown, options?: Pick<DistOptions, 'group'>): unknown[] | null;
   /** Returns a list of every rank's value on global rank `dst` (default 0), and null on other ranks. Throws: as allGatherObject. */
@@ -128,15 +134,15 @@ const OUTSIDE = -1;
 const NO_OP = 'use SUM, AVG or MAX (the minimum is the negated maximum of the negated values)';
 const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PREMUL_SUM: NO_OP });
 
-/** Returns a world's collectives for cells; `warn` takes the warning of a call on a rank outside of its group. */
-export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn): Dist {
+/** Returns a world's collectives for cells; `warn` takes the warning of a call on a rank outside of its group. See [Note: values in collectives]. */
+export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn, codec: ValueCodec): Dist {
   const run = callerOf(world, warn);
   return limitArguments<Dist>({
     ReduceOp: REDUCE_OP,
     ...groupCalls(world),
     ...exchangeCalls(run, engine),
     ...rootCalls(run, engine),
-    ...objectCalls(run, engine),
+    ...objectCalls(run, (group) => ({ engine, codec, group })),
     barrier: (options) =>
       run(
         'barrier',
@@ -289,34 +295,34 @@ type ObjectCalls = Pick<
 >;
 
 /** The collectives of values of JavaScript. */
-function objectCalls(run: Caller, engine: Engine): ObjectCalls {
+function objectCalls(run: Caller, within: (group: ProcessGroup) => Exchange): ObjectCalls {
   return {
     allGatherObject: (value, options) =>
       run<unknown[], typeof options>(
         'allGatherObject',
         options,
-        (group) => finished(allGatherObject(engine, group, value)),
+        (group) => finished(allGatherObject(within(group), value)),
         null,
       ),
     gatherObject: (value, options) =>
       run<unknown[] | null, typeof options>(
         'gatherObject',
         options,
-        (group) => finished(gatherObject(engine, group, placeOf(group, options, 'dst', 0), value)),
+        (group) => finished(gatherObject(within(group), placeOf(group, options, 'dst', 0), value)),
         null,
       ),
     broadcastObjectList: (list, options) =>
       run<typeof list, typeof options>(
         'broadcastObjectList',
         options,
-        (group) => finished(broadcastObjects(engine, group, placeOf(group, options, 'src', 0), list)),
+        (group) => finished(broadcastObjects(within(group), placeOf(group, options, 'src', 0), list)),
         list,
       ),
     scatterObjectList: (list, options) =>
       run<unknown, typeof options>(
         'scatterObjectList',
         options,
-        (group) => finished(scatterObject(engine, group, placeOf(group, options, 'src', 0), list)),
+        (group) => finished(scatterObject(within(group), placeOf(group, options, 'src', 0), list)),
         null,
       ),
   };

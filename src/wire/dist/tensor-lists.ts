@@ -62,7 +62,7 @@ export function gatherOnto(
   });
 }
 
-/** Copies tensor r of the root's list into rank r's `x`. Throws: SHAPE for a list that is not one tensor like `x` for each rank. */
+/** Copies tensor r of the root's list into rank r's `x`. Throws: CONFIG for a list that is missing, too long or short, or not the root's. */
 export function scatterFrom(
   group: ProcessGroup,
   root: number,
@@ -70,13 +70,18 @@ export function scatterFrom(
   list: readonly tf.Tensor[] | undefined,
   options: CollectiveOptions,
 ): Work<tf.Tensor> {
-  if (group.rank === root && list === undefined) {
+  const source = group.ranks[root];
+  if (group.rank !== root && list !== undefined)
     throw new ConfigError(
-      `dist.scatter: rank ${group.ranks[root]} is the source, so it gives scatterList, a tensor for each of the ${group.size} ranks`,
+      `dist.scatter: only rank ${source}, the source, gives scatterList; leave it out here`,
+    );
+  if (group.rank === root && list?.length !== group.size) {
+    const wrong = list === undefined ? 'is missing' : `has ${list.length} tensors`;
+    throw new ConfigError(
+      `dist.scatter: scatterList of rank ${source}, the source, ${wrong}; give a tensor for each of the ${group.size} ranks`,
     );
   }
-  const inputs = list?.map(wholePiece) ?? [];
-  return giving(group.scatterPieces(inputs, wholePiece(x), root, options), x);
+  return giving(group.scatterPieces(list?.map(wholePiece) ?? [], wholePiece(x), root, options), x);
 }
 
 /** Starts a collective. If `start` throws, disposes `made`, which are the tensors for the collective's results. */

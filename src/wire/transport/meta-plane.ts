@@ -7,8 +7,8 @@ import type { Plane, PlaneGroup, PostedCall } from './plane';
 export interface CollectiveCall {
   readonly op: CollectiveOp;
   /**
-   * The bytes of the whole payload in the wire dtype. The payload is the result of an all-gather, the input of a
-   * reduce-scatter, and one rank's tensor for other collectives. nccl-tests calls these bytes 'size'.
+   * The bytes of the whole payload in the wire dtype. The payload is the result of an all-gather or gather, the input of a
+   * reduce-scatter or scatter, and one rank's tensor for other collectives. nccl-tests calls these bytes 'size'.
    */
   readonly bytes: Bytes;
   /** Global ranks in group order. */
@@ -112,7 +112,7 @@ class MetaGroup implements PlaneGroup {
   #watched(call: Call): WatchedCall {
     const { ranks, name } = this.#options.identity;
     const { op, number, async, peer } = call.header;
-    return { op, number, async, peer, bytes: payloadBytes(call), ranks, group: name };
+    return { op, number, async, peer, bytes: payloadBytes(call, ranks.length), ranks, group: name };
   }
 
   #start(call: Call): CallResult {
@@ -120,7 +120,7 @@ class MetaGroup implements PlaneGroup {
     const { costs = () => 0, clock, identity } = this.#options;
     const { ranks, name } = identity;
     const isOwn = op === 'exchange' || op === 'subgroup';
-    const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call), ranks, group: name });
+    const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call, ranks.length), ranks, group: name });
     // A subgroup's values are all equal, and code that makes a group reads only the first value.
     const values = op === 'subgroup' ? [value] : op === 'exchange' ? ranks.map(() => value) : [];
     const free = clock.now();
@@ -134,9 +134,11 @@ class MetaGroup implements PlaneGroup {
   }
 }
 
-function payloadBytes({ header, inputs, outputs }: Call): Bytes {
+function payloadBytes({ header, inputs, outputs }: Call, size: number): Bytes {
   const lists = hasOwnInOutputs(header) ? outputs : inputs;
-  return lists.reduce((sum, list) => sum + blocksLength(list), 0) * itemBytes(header.wireDType);
+  // Only the root of a gather or scatter has the whole payload. All parts have the same length.
+  const times = header.op === 'gather' || header.op === 'scatter' ? size : 1;
+  return lists.reduce((sum, list) => sum + blocksLength(list), 0) * times * itemBytes(header.wireDType);
 }
 
 function hasOwnInOutputs({ op }: CallHeader): boolean {

@@ -42,9 +42,9 @@ export function ringCost(
     case 'reduce':
       return { steps: others, bytes: bytes(total(inputs)) };
     case 'gather':
-      return { steps: others, bytes: others * bytes(total(inputs)) };
+      return { steps: others, bytes: others * bytes(inputs[0] ?? 0) };
     case 'scatter':
-      return { steps: others, bytes: others * bytes(total(outputs)) };
+      return { steps: others, bytes: others * bytes(outputs[0] ?? 0) };
     case 'send':
       return { steps: 1, bytes: bytes(total(inputs)) };
     case 'recv':

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
+import { VALUE_CODEC } from '../../../src/launch/control/sent-values';
 import { createDist, type Dist } from '../../../src/wire/dist/facade';
 import { joinWorld } from '../../../src/wire/dist/world';
 import { nonsense, refusesShortly } from '../../support/nonsense';
@@ -10,7 +11,7 @@ import { testEngine } from '../../support/wasm-test-engine';
 async function alone(): Promise<Dist> {
   const engine = await testEngine();
   const world = await joinWorld({ rank: 0, world: 1, engine, observer: SILENT });
-  return createDist(world, engine, (message) => assert.fail(message));
+  return createDist(world, engine, (message) => assert.fail(message), VALUE_CODEC);
 }
 
 const NAMES = [

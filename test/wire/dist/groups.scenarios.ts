@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate } from 'node:timers/promises';
 import * as tf from '../../../src/core/tf';
+import { VALUE_CODEC } from '../../../src/launch/control/sent-values';
 import { initDeviceMesh } from '../../../src/wire/dist/device-mesh';
 import { createDist } from '../../../src/wire/dist/facade';
 import { initializeModelParallel } from '../../../src/wire/dist/model-parallel';
@@ -25,7 +26,7 @@ function expectSums(group: ProcessGroup): void {
 }
 
 export function destroyedGroupsMakeRoom({ group, world, engine }: RankContext): void {
-  const dist = createDist(world, engine, (message) => assert.fail(message));
+  const dist = createDist(world, engine, (message) => assert.fail(message), VALUE_CODEC);
   for (let round = 0; round < NUM_ROUNDS; round++) {
     const mesh = initDeviceMesh(group, [2, 2], ['dp', 'tp']);
     for (const axis of ['dp', 'tp']) expectSums(mesh.get(axis));
@@ -53,7 +54,7 @@ export function aGroupHasRoomUntilAllItsRanksLeft({ group }: RankContext): void 
 }
 
 export function destroyedGroupsRefuseCalls({ group, world, engine }: RankContext): void {
-  const dist = createDist(world, engine, (message) => assert.fail(message));
+  const dist = createDist(world, engine, (message) => assert.fail(message), VALUE_CODEC);
   const pair = dist.newGroup([0, 1]);
   const own = dist.newGroup([1, 2, 3]);
   for (const made of [pair, own]) {

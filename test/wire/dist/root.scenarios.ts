@@ -1,11 +1,13 @@
 // Collectives with a root, collectives of values of JavaScript, and barriers with names, as cells call them.
 import assert from 'node:assert/strict';
+import * as tf from '../../../src/core/tf';
+import { VALUE_CODEC } from '../../../src/launch/control/sent-values';
 import { createDist } from '../../../src/wire/dist/facade';
 import type { RankContext } from './scenario';
 import { expectValues, vector } from './values';
 
 export function collectivesWithARootSpeakAsTorch({ world, engine, group }: RankContext): void {
-  const dist = createDist(world, engine, () => undefined);
+  const dist = createDist(world, engine, () => undefined, VALUE_CODEC);
   const { rank, size } = group;
   const own = vector(2, () => rank + 1);
   assert.equal(dist.reduce(own, 1), own);
@@ -32,16 +34,16 @@ export function collectivesWithARootSpeakAsTorch({ world, engine, group }: RankC
 }
 
 export function aRootWithoutAListIsToldWhatToGive({ world, engine }: RankContext): void {
-  const dist = createDist(world, engine, () => undefined);
+  const dist = createDist(world, engine, () => undefined, VALUE_CODEC);
   const x = vector(3, () => 0);
   if (world.rank === 0) {
     assert.throws(() => dist.scatter(x), {
       code: 'CONFIG',
-      message: /rank 0 is the source, so it gives scatterList, a tensor for each of the 4 ranks/,
+      message: /scatterList of rank 0, the source, is missing; give a tensor for each of the 4 ranks/,
     });
     assert.throws(() => dist.scatter(x, { scatterList: [x] }), {
-      code: 'SHAPE',
-      message: /of 4 ranks got 1 lists; give one list for each rank/,
+      code: 'CONFIG',
+      message: /scatterList of rank 0, the source, has 1 tensors; give a tensor for each of the 4 ranks/,
     });
     const short = vector(2, () => 0);
     assert.throws(() => dist.scatter(x, { scatterList: [x, x, short, x] }), {
@@ -50,14 +52,14 @@ export function aRootWithoutAListIsToldWhatToGive({ world, engine }: RankContext
     });
   } else {
     assert.throws(() => dist.scatter(x, { scatterList: [x, x, x, x] }), {
-      code: 'SHAPE',
-      message: /only rank 0 passes lists/,
+      code: 'CONFIG',
+      message: /only rank 0, the source, gives scatterList; leave it out here/,
     });
   }
 }
 
 export function valuesOfJavaScriptTravel({ world, engine, group }: RankContext): void {
-  const dist = createDist(world, engine, () => undefined);
+  const dist = createDist(world, engine, () => undefined, VALUE_CODEC);
   const { rank, size } = group;
   const before = engine.memory.numBuffers;
   const of = (r: number): unknown => ({
@@ -72,17 +74,24 @@ export function valuesOfJavaScriptTravel({ world, engine, group }: RankContext):
   assert.equal(dist.broadcastObjectList(list, { src: size - 1 }), list);
   assert.deepEqual(list, [size - 1, { of: size - 1 }]);
   assert.deepEqual(dist.scatterObjectList(rank === 1 ? all : null, { src: 1 }), of(rank));
+  const numbers = dist.allGatherObject(Float32Array.of(rank, 0.5));
+  // These use the memory again that carried the values.
+  for (const x of Array.from({ length: 50 }, () => tf.ones([20]))) x.dispose();
+  assert.deepEqual(
+    numbers,
+    group.ranks.map((r) => Float32Array.of(r, 0.5)),
+  );
   const pair = dist.newGroup([0, 1]);
   assert.deepEqual(dist.allGatherObject(rank, { group: pair }), pair === null ? null : [0, 1]);
   assert.equal(engine.memory.numBuffers, before, 'what carried the values is freed');
   assert.throws(() => dist.allGatherObject(() => 1), {
     code: 'CONFIG',
-    message: /cannot be copied to other ranks \(.*could not be cloned\.\); give values/,
+    message: /dist\.allGatherObject: value is a function/,
   });
   const x = vector(2, () => 0);
   assert.throws(() => dist.gatherObject({ deep: [x] }), {
     code: 'CONFIG',
-    message: /a tensor is not copied/,
+    message: /dist\.gatherObject: value\.deep\[0\] is a tensor/,
   });
   assert.throws(() => dist.broadcastObjectList(Array.from({ length: rank })), {
     code: 'CONFIG',
@@ -95,7 +104,7 @@ export function valuesOfJavaScriptTravel({ world, engine, group }: RankContext):
 }
 
 export function barriersOfDifferentNamesAreAMismatch({ world, engine }: RankContext): void {
-  const dist = createDist(world, engine, () => undefined);
+  const dist = createDist(world, engine, () => undefined, VALUE_CODEC);
   assert.throws(() => dist.barrier({ name: world.rank === 2 ? 'saved' : 'loaded' }), {
     code: 'COLLECTIVE_MISMATCH',
     message:

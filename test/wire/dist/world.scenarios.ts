@@ -1,6 +1,7 @@
 // Reports of ranks about themselves, and calls that they refuse.
 import assert from 'node:assert/strict';
 import * as tf from '../../../src/core/tf';
+import { VALUE_CODEC } from '../../../src/launch/control/sent-values';
 import { initDeviceMesh } from '../../../src/wire/dist/device-mesh';
 import { createDist } from '../../../src/wire/dist/facade';
 import type { ProcessGroup } from '../../../src/wire/dist/types';
@@ -68,7 +69,7 @@ export function meshAxesAreGroups({ group }: RankContext): void {
 }
 
 export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): void {
-  const dist = createDist(world, engine, () => undefined);
+  const dist = createDist(world, engine, () => undefined, VALUE_CODEC);
   const [rank, size] = [dist.getRank(), dist.getWorldSize()];
   const x = vector(4, () => rank);
   assert.equal(dist.allReduce(x, { op: dist.ReduceOp.MAX }), x);
@@ -100,7 +101,7 @@ export function aCallOnARankOutsideOfItsGroupDoesNothing({
   group: { rank, size },
 }: RankContext): void {
   const warnings: string[] = [];
-  const dist = createDist(world, engine, (message) => warnings.push(message));
+  const dist = createDist(world, engine, (message) => warnings.push(message), VALUE_CODEC);
   const group = dist.newGroup([size - 2, size - 1]);
   const isIn = rank >= size - 2;
   assert.deepEqual([dist.getRank(group), dist.getWorldSize(group)], isIn ? [rank - size + 2, 2] : [-1, -1]);

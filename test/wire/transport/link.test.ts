@@ -23,6 +23,10 @@ test("steps and bytes follow the ring algorithm, at the wire's dtype", () => {
   assert.deepEqual(cost('allToAll', FOUR, FOUR), { steps: 3, bytes: 1200 });
   assert.deepEqual(cost('allToAll', [9, 1, 0, 0], [1, 1, 1, 1]), { steps: 3, bytes: 36 });
   assert.deepEqual(cost('broadcast', [400], [400]), { steps: 3, bytes: 1600 });
+  assert.deepEqual(cost('reduce', [400], []), { steps: 3, bytes: 1600 });
+  assert.deepEqual(cost('gather', [100], []), { steps: 3, bytes: 1200 });
+  assert.deepEqual(cost('gather', [100], FOUR), { steps: 3, bytes: 1200 });
+  assert.deepEqual(cost('scatter', FOUR, [100]), { steps: 3, bytes: 1200 });
   assert.deepEqual(cost('send', [400], []), { steps: 1, bytes: 1600 });
   assert.deepEqual(cost('recv', [], [400]), { steps: 1, bytes: 1600 });
   assert.deepEqual(cost('barrier', [], []), { steps: 6, bytes: 0 });
