@@ -74,12 +74,12 @@ export function valuesOfJavaScriptTravel({ world, engine, group }: RankContext):
   assert.equal(dist.broadcastObjectList(list, { src: size - 1 }), list);
   assert.deepEqual(list, [size - 1, { of: size - 1 }]);
   assert.deepEqual(dist.scatterObjectList(rank === 1 ? all : null, { src: 1 }), of(rank));
-  const numbers = dist.allGatherObject(Float32Array.of(rank, 0.5));
+  const bytes = dist.allGatherObject(new Uint8Array(400).fill(rank + 1));
   // These use the memory again that carried the values.
-  for (const x of Array.from({ length: 50 }, () => tf.ones([20]))) x.dispose();
+  for (const x of Array.from({ length: 50 }, () => tf.ones([110]))) x.dispose();
   assert.deepEqual(
-    numbers,
-    group.ranks.map((r) => Float32Array.of(r, 0.5)),
+    bytes,
+    group.ranks.map((r) => new Uint8Array(400).fill(r + 1)),
   );
   const pair = dist.newGroup([0, 1]);
   assert.deepEqual(dist.allGatherObject(rank, { group: pair }), pair === null ? null : [0, 1]);
