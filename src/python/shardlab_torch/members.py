@@ -31,7 +31,9 @@ CODE_BYTES = 32
 # When a rank has read the random bytes of all members, all of them have made their connections, so their codes come at once.
 PROOF_SECONDS = 5
 
+# Names that are not in torch's types.
 _C10D: Any = dist.distributed_c10d
+_TORCH_C: Any = torch._C
 
 
 class StrangerError(ShardlabError):
@@ -87,7 +89,10 @@ class Members:
         self._sockets[group.group_name] = open_sockets() - before
         if "gloo" not in str(dist.get_backend_config(group)):
             return
-        strangers = self._agreed(group, store, self._stranger(group, store))
+        # torch knows the group only after it returns, so a recorder of operations could not name the group of these proofs.
+        with _TORCH_C._DisableTorchDispatch():
+            found = self._stranger(group, store)
+        strangers = self._agreed(group, store, found)
         # Those who connected late are in the set too.
         opened = self._sockets[group.group_name] = open_sockets() - before
         if strangers:
