@@ -31,7 +31,7 @@ describe('a %%ranks --python cell', () => {
 
   it('makes groups of its own, whose collectives are recorded and whose proofs are not', async () => {
     const code =
-      'pair = dist.new_group([0, 1])\ny = torch.ones(3) * (rank + 1)\ndist.all_reduce(y, group=pair)\ny.tolist()';
+      'pair = dist.new_group([0, 1])\ny = torch.ones(3) * (rank + 1)\ndist.all_reduce(y, group=pair)\ndist.destroy_process_group(pair)\ny.tolist()';
     assert.match(shownText(await ok(`%%ranks --python\n${code}`)), /ranks 0-1 agree\s+\[3\.0, 3\.0, 3\.0\]/);
     const ops = 'job.view.records.at(-1)?.collectives.map(({ op, count }) => [op, count])';
     assert.match(String(resultText(await ok(ops))), /^\[ \[ 'allReduce', 3 \] \]$/);

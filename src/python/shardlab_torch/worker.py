@@ -40,7 +40,7 @@ class Worker:
             rank=world.rank, world_size=world.size, device=world.device, mesh=None, runs=self._runs.shown
         )
         variables = self._variables.names
-        self._cells = CellLedger(world.rank, world.size, world.device, variables, lambda group: world.describe(group)[0])
+        self._cells = CellLedger(world.rank, world.size, world.device, variables, world.label)
         self._variables.bind("report", self._cells.report)
         watcher = Watcher(world.describe)
         courier.situation = lambda: watcher.look(courier.since, courier.is_busy, self._cell, "")

@@ -110,6 +110,10 @@ class World:
         """Returns our name of one of torch's groups, and its global ranks."""
         return self._names.get(group_name, (group_name, []))
 
+    def label(self, group: ProcessGroup) -> str:
+        """Returns our name of a group, or torch's; also of a group that has been destroyed."""
+        return self.name_of(group.group_name)[0]
+
     def describe(self, group: object) -> tuple[str, list[int], int]:
         """Returns a group's name, its global ranks and the number of its newest collective; `group` None is the default group."""
         if isinstance(group, DeviceMesh):
