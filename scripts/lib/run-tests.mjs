@@ -35,7 +35,7 @@ const SHARED_FOLDERS = /^test\/(launch\/rank|planner|session\/run|sharding|train
 /** The seconds of each file in the last run that had it. They decide which files start first. */
 const DURATIONS = join(root, 'build', 'durations.json');
 
-/** The first line of a test that every run of chosen tests has, with what it covers. */
+/** The first line of a test that every run of chosen tests has, or the fast run with PyTorch, with what it covers. */
 const SMOKE = /^\/\/ \[Smoke: (.*)\]/;
 
 /** A run names this many of its slowest files at its end. */

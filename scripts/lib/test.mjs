@@ -12,7 +12,7 @@ const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, l
   --since REF   run the tests that the change since REF reaches (a commit, a branch), and the smoke
   --fast        skip *.slow.test.ts
   --long        run every case of each file, and also *.long.test.ts; then run the tests of --torch
-  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; --fast skips the slow ones
+  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; with --fast, only its smoke of a minute
   --golden      write the golden files again
   --no-lint     skip the linter
   --no-python   set up no Python (tests that need Python are skipped and say so)`;

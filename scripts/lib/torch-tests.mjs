@@ -4,7 +4,7 @@ import { delimiter, join, relative } from 'node:path';
 import { fromBuild } from './from-build.mjs';
 import { filesBelow, root } from './places.mjs';
 import { capture, lastLines, mustRun, passThrough } from './run.mjs';
-import { isNamed, runTests, testFiles } from './run-tests.mjs';
+import { isNamed, runTests, smokeFiles, testFiles } from './run-tests.mjs';
 import { StepError, step } from './step.mjs';
 
 const PACKAGES = join(root, 'src', 'python');
@@ -16,17 +16,19 @@ const ORIGINALS = join(root, 'build', 'originals');
 /**
  * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict). Uses the Python
  * that SHARDLAB_TORCH_PYTHON names, or else the Python that `shardlab engine torch` makes. `fast` leaves out pytest's tests with
- * the mark `slow`, and NAME.slow.torch.test.ts. If `only` has texts, only test files whose path contains one of them run.
+ * the mark `slow`, and NAME.torch.test.ts without the line of a smoke. If `only` has texts, only test files whose path contains one
+ * of them run.
  */
 export async function runTorchTests(env, { fast, only }) {
   const inPython = filesBelow(join(root, 'test', 'torch'))
     .map((file) => relative(root, file))
     .filter((file) => /(^|\/)test_[^/]*\.py$/.test(file) && isNamed(file, only));
-  const inTypeScript = testFiles({ torch: true, fast, only });
+  const all = testFiles({ torch: true, only });
+  const inTypeScript = fast ? smokeFiles(all) : all;
   if (inPython.length + inTypeScript.length === 0) {
     throw new StepError('No test file matches.', 'name part of a path of test_*.py or *.torch.test.ts');
   }
-  const python = await step('PyTorch', (say) => ensureTorch(env, say));
+  const python = await step('PyTorch', (say) => ensureTorch(env, say, fast ? [] : ['--deepspeed']));
   const torchEnv = { ...env, SHARDLAB_TORCH_PYTHON: python };
   const toolsEnv = {
     ...torchEnv,
@@ -48,7 +50,7 @@ export async function runTorchTests(env, { fast, only }) {
 }
 
 /** Returns the Python with PyTorch. If it is missing, `shardlab engine torch` makes it and shows its progress on stderr. */
-async function ensureTorch(env, say) {
+async function ensureTorch(env, say, options) {
   const named = env.SHARDLAB_TORCH_PYTHON;
   if (named) {
     const found = fromBuild('torch/find-python').describeTorch(named);
@@ -60,7 +62,7 @@ async function ensureTorch(env, say) {
   }
   const command = join(root, 'build', 'src', 'cli', 'main.js');
   const stdio = ['ignore', 'pipe', 'inherit'];
-  const made = await capture(process.execPath, [command, 'engine', 'torch', '--deepspeed', '--json'], {
+  const made = await capture(process.execPath, [command, 'engine', 'torch', ...options, '--json'], {
     env,
     stdio,
   });

@@ -1,3 +1,4 @@
+// [Smoke: what doctor says of PyTorch]
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { measureAll } from '../../src/cli/doctor/command';

@@ -1,3 +1,4 @@
+// [Smoke: cells of Python]
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { JupyterClient, resultText, shownText } from './jupyter-client';
@@ -48,9 +49,9 @@ describe('a %%ranks --python cell', () => {
 
   it('fails with the line of its error, and the ranks continue', async () => {
     const { reply } = await client.execute(
-      "%%ranks --python\na = 1\nif rank == 1: raise ValueError('boo')\ndist.barrier()",
+      "%%ranks --python\na = 1\ndist.barrier()\nif rank == 1: raise ValueError('boo')\ndist.barrier()",
     );
-    assert.match(String(reply.content.evalue), /^\[rank 1\/2\] ValueError: boo \(cell \d+, line 3\)$/);
+    assert.match(String(reply.content.evalue), /^\[rank 1\/2\] ValueError: boo \(cell \d+, line 4\)$/);
     assert.match(shownText(await ok('%%ranks --python\ndist.barrier(); a')), /ranks 0-1 agree\s+1/);
   });
 

@@ -1,3 +1,4 @@
+// [Smoke: every strategy, model and way to divide a model]
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
