@@ -212,7 +212,7 @@ describe('a %%ranks cell', () => {
 });
 
 describe('ranks of a notebook', { skip: NO_PROC }, () => {
-  // training.slow kills the front while ranks train.
+  // training.long kills the front while ranks train.
   for (const victim of valuesHere(['front', 'executor'] as const, [1])) {
     it(`are gone soon after the kernel's ${victim} was killed during a cell`, async () => {
       const other = await JupyterClient.start();

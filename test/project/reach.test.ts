@@ -190,7 +190,7 @@ describe('in this repository', () => {
     ],
     [
       'src/launch/rank/worker.ts',
-      ['test/session/run/run.slow.test.ts', 'test/kernel/training.slow.test.ts'],
+      ['test/session/run/run.slow.test.ts', 'test/session/run/reshard.slow.test.ts'],
       ['test/wire/dist/device-mesh.test.ts'],
     ],
     [
