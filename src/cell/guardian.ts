@@ -21,6 +21,17 @@ export function attachGuardian(unbroken?: Int32Array) {
       const isSpared = unbroken !== undefined && isUnbroken(unbroken);
       if (!isSpared && activity() !== 'system') session.post('Runtime.terminateExecution');
     },
+    /**
+     * Evaluates an expression in the main thread, also in the middle of a loop, and returns its value; undefined if the thread has not
+     * answered within `limitMs`, as it waits for the system or is in native code.
+     */
+    evaluate: (expression: string, limitMs: number): Promise<unknown> =>
+      new Promise((resolve) => {
+        setTimeout(resolve, limitMs).unref();
+        session.post('Runtime.evaluate', { expression, returnByValue: true }, (_, answer) => {
+          resolve(answer?.result.value);
+        });
+      }),
     /** Measures from now on how long the main thread is stuck. */
     measureStuck: () => new StuckTime(unbroken),
     close: (): void => session.disconnect(),

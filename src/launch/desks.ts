@@ -17,8 +17,11 @@ export class StatusDesk {
     this.#control = control;
   }
 
-  /** Returns the statuses of the `ranks` that answer in `timeoutMs`; resolves at once when all `ranks` have answered or ended. */
-  ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
+  /**
+   * Returns the statuses of the `ranks` that answer in `timeoutMs`, with `looks` with the line that each runs; resolves at once when
+   * all `ranks` have answered or ended.
+   */
+  ask(ranks: readonly number[], timeoutMs: number, looks: boolean): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
     const unanswered = new Set(ranks);
@@ -34,7 +37,7 @@ export class StatusDesk {
         if (status !== undefined) answers.set(rank, status);
         if (unanswered.delete(rank) && unanswered.size === 0) finish();
       });
-      for (const rank of ranks) this.#control.send(rank, { type: 'status', id });
+      for (const rank of ranks) this.#control.send(rank, { type: 'status', id, looks });
     });
   }
 

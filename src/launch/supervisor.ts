@@ -1,5 +1,5 @@
 import { describeActivity, interruptChildren, unbroken } from '../cell';
-import { now, rankNames, type Seconds, ShardlabError } from '../core';
+import { now, rankNames, readProcessStat, type Seconds, ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
@@ -8,6 +8,7 @@ import { findDeadlock } from './deadlock';
 import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener } from './fleet';
+import { HangWatch } from './hang-watch';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
 import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective } from './waits';
 import { explain, type Why } from './why';
@@ -104,6 +105,8 @@ const ANSWER_MS = 3000;
 
 /** Runs calls on ranks in order, and handles failures, interrupts and recovery. */
 export class Supervisor implements FleetListener {
+  /** Is told who waits for whom while ranks hang, and `undefined` when they go on. */
+  hanging: ((why: Why | undefined) => void) | undefined;
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
   /** The WebAssembly kernel that crashed in a rank, by the rank. The crash may have damaged the values in the rank's heap. */
@@ -114,6 +117,8 @@ export class Supervisor implements FleetListener {
   readonly #desk: StatusDesk;
   readonly #running = new Map<number, RankCall>();
   readonly #locks = new RankLocks();
+  /** Watches while calls run. */
+  #hangs: HangWatch | undefined;
   #nextId = 1;
   #numInterrupts = 0;
   #pending: Cancellation | undefined;
@@ -184,18 +189,32 @@ export class Supervisor implements FleetListener {
     this.#tellAll({ type: 'grant', grant });
   }
 
-  /** Asks every rank that has a running process what the rank does now. */
-  statuses(): Promise<Map<number, Situation>> {
-    const alive = this.#fleet.processes.flatMap(({ rank, exit }) => (exit === undefined ? [rank] : []));
-    return this.#desk.ask(alive, ANSWER_MS);
+  /** Asks every rank whose process can answer what the rank does now; with `looks`, also at which line it is. */
+  statuses({ looks = false } = {}): Promise<Map<number, Situation>> {
+    const stopped = this.#stoppedRanks();
+    const alive = this.#fleet.processes.flatMap(({ rank, exit }) =>
+      exit === undefined && !stopped.has(rank) ? [rank] : [],
+    );
+    return this.#desk.ask(alive, ANSWER_MS, looks);
   }
 
   /** Reports who waits for whom now. */
   async why(): Promise<Why> {
     const { processes } = this.#fleet;
-    const situations = await this.statuses();
+    const situations = await this.statuses({ looks: true });
     const exits = new Map(processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])));
-    return explain(situations, processes.length, exits, undefined, this.damages);
+    const facts = { exits, stopped: this.#stoppedRanks(), damages: this.damages };
+    return explain(situations, processes.length, facts);
+  }
+
+  /** Returns the ranks whose processes a signal has stopped, with the processes' numbers. */
+  #stoppedRanks(): ReadonlyMap<number, number> {
+    const { processes } = this.#fleet;
+    return new Map(
+      processes.flatMap(({ rank, pid, exit }) =>
+        exit === undefined && readProcessStat(pid)?.state === 'T' ? [[rank, pid]] : [],
+      ),
+    );
   }
 
   /** Returns the ranks that run a call now, and what their processes are doing. */
@@ -251,8 +270,10 @@ export class Supervisor implements FleetListener {
       (missing) => this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS),
       () => this.#freeRanks().length === 0,
     );
+    this.#hangs ??= this.#watchForHangs();
     await call.ended;
     endWatch();
+    if (this.#running.size === 0) this.#endHangs();
     if (call.failure !== undefined) {
       await this.#pending?.recovered;
       throw this.#error(call.failure, call);
@@ -261,6 +282,29 @@ export class Supervisor implements FleetListener {
       const outcome = call.outcomes.get(rank);
       return outcome?.ok === true ? outcome.value : undefined;
     });
+  }
+
+  /** Tells `hanging` about hangs until the watch is ended. */
+  #watchForHangs(): HangWatch {
+    const source = {
+      statuses: (options: { readonly looks: boolean }) => this.statuses(options),
+      stopped: () => this.#stoppedRanks(),
+      sleeps: (rank: number) => readProcessStat(this.#fleet.processes[rank]?.pid ?? 0)?.state === 'S',
+    };
+    const watch = new HangWatch(source, (isHanging) => {
+      if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);
+      else
+        void this.why().then((why) => {
+          if (this.#hangs === watch) this.hanging?.(why);
+        });
+    });
+    return watch;
+  }
+
+  #endHangs(): void {
+    const watch = this.#hangs;
+    this.#hangs = undefined;
+    watch?.end();
   }
 
   #send(call: RankCall): void {
@@ -284,6 +328,7 @@ export class Supervisor implements FleetListener {
   /** Cancels all running calls with this failure; a later failure is ignored. */
   #fail(reason: Failure, delayMs: number): void {
     if (this.#pending !== undefined) return;
+    this.#endHangs();
     this.#pending = new Cancellation(STUCK_MS, () => {
       for (const rank of this.#running.keys()) this.#fleet.processes[rank]?.kill();
     });

@@ -12,21 +12,30 @@ export interface Why extends Shown {
   readonly text: string;
 }
 
-/**
- * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` has
- * the WebAssembly kernel that crashed in a rank, by the rank.
- */
+/** What is known of ranks' processes, by the rank. */
+export interface ProcessFacts {
+  readonly exits?: ReadonlyMap<number, RankExit>;
+  /** The processes that a signal has stopped (SIGSTOP, Ctrl-Z), and that therefore answer nothing. */
+  readonly stopped?: ReadonlyMap<number, number>;
+  /** The WebAssembly kernel that crashed in a rank. */
+  readonly damages?: ReadonlyMap<number, string>;
+}
+
+/** Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended. */
 export function explain(
   situations: ReadonlyMap<number, Situation>,
   numRanks: number,
-  exits: ReadonlyMap<number, RankExit>,
+  { exits, stopped, damages }: ProcessFacts = {},
   at: Seconds = now(),
-  damages: ReadonlyMap<number, string> = new Map(),
 ): Why {
   const waits = findWaits(situations);
   const doing = (rank: number): string => {
-    const damage = damages.get(rank);
-    const does = describeRank(situations.get(rank), exits.get(rank));
+    const damage = damages?.get(rank);
+    const pid = stopped?.get(rank);
+    const does =
+      pid === undefined
+        ? describeRank(situations.get(rank), exits?.get(rank))
+        : `is stopped (kill -CONT ${pid} continues it)`;
     return damage === undefined ? does : `${does} with a damaged heap (${damage}; ${AFTER_DAMAGE})`;
   };
   const circle = explainCircle(waits);
@@ -75,7 +84,7 @@ function byDoing(ranks: readonly number[], doing: (rank: number) => string, join
 function plural(activity: string, count: number): string {
   if (count === 1) return activity;
   return activity
-    .replace(/^(run|wait)s /, '$1 ')
+    .replace(/^(run|wait|await)s /, '$1 ')
     .replace(/^is /, 'are ')
     .replace(/^has /, 'have ')
     .replace(/^does /, 'do ');
@@ -84,7 +93,10 @@ function plural(activity: string, count: number): string {
 function describeRank(situation: Situation | undefined, exit: RankExit | undefined): string {
   if (exit !== undefined) return `has ended (${describeExit(exit)})`;
   if (situation === undefined) return 'does not answer';
-  const cell = situation.cell === undefined ? 'a call' : `cell ${situation.cell}`;
   if (situation.waiting !== undefined) return `waits in ${describeCollective(situation.waiting)}`;
-  return situation.state === 'idle' ? 'is idle' : `runs ${cell}`;
+  if (situation.state === 'idle') return 'is idle';
+  const cell = situation.cell === undefined ? 'a call' : `cell ${situation.cell}`;
+  const { place = '', isAwaiting = false } = situation.look ?? {};
+  if (isAwaiting) return `awaits something in ${cell}`;
+  return `runs ${place === '' ? cell : place}`;
 }

@@ -50,7 +50,7 @@ test(
     while (why.waits[0]?.ranks.length !== 3) why = await job.why();
     assert.match(
       String(why),
-      /^ranks 0, 1, 3 wait in barrier #\d+ \(cell 8, line 3\) for rank 2, which runs cell 8 \(/,
+      /^ranks 0, 1, 3 wait in barrier #\d+ \(cell 8, line 3\) for rank 2, which runs cell 8, line 2 \(/,
     );
     assert.match((await job.status()).toText(), /waiting/);
     await job.interrupt();

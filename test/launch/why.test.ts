@@ -35,7 +35,7 @@ test('why says who waits in which collective, since when, for which rank, and wh
     [2, doing('running')],
     [3, waiting(41, 11)],
   ]);
-  const why = explain(situations, 4, new Map(), 12);
+  const why = explain(situations, 4, {}, 12);
   assert.equal(
     String(why),
     'ranks 0, 1, 3 wait in barrier #41 (cell 8, line 1) for rank 2, which runs cell 8 (3.00 s so far)',
@@ -58,14 +58,14 @@ test('why says that a missing rank is dead, silent, idle, or waits elsewhere', (
         [3, elsewhere],
       ]),
       4,
-      dead,
+      { exits: dead },
       10,
     ),
   );
   assert.match(text, /rank 1, which has ended \(SIGKILL\)/);
   assert.match(text, /rank 2, which is idle/);
   assert.match(text, /rank 3, which waits in allReduce #7 \(group tp, module blocks\.0, cell 8, line 3\)/);
-  assert.match(String(explain(new Map(), 1, new Map())), /rank 0 does not answer/);
+  assert.match(String(explain(new Map(), 1)), /rank 0 does not answer/);
 });
 
 test('why says that nobody waits, and what each rank does', () => {
@@ -76,7 +76,6 @@ test('why says that nobody waits, and what each rank does', () => {
         [1, doing('idle')],
       ]),
       2,
-      new Map(),
     ),
   );
   assert.equal(text, 'nobody waits: ranks 0-1 are idle');
@@ -126,7 +125,7 @@ test('ranks that wait for each other in a circle are a deadlock, which why expla
     [1, inPair(1, 'recv', 0)],
   ]);
   assert.equal(
-    String(explain(both, 2, new Map(), 1)),
+    String(explain(both, 2, {}, 1)),
     'rank 0 waits in recv #1 (cell 8, line 1) for rank 1, which waits in recv #1 (cell 8, line 2) (1.00 s so far)\n' +
       'rank 1 waits in recv #1 (cell 8, line 2) for rank 0, which waits in recv #1 (cell 8, line 1) (1.00 s so far)\n' +
       'ranks 0-1 wait for each other. Let one of them send before it receives',
@@ -152,7 +151,7 @@ test('a rank that has started other calls, whose peer is there, or that waits fo
   for (const [i, situations] of none.entries())
     assert.equal(findMissing(situations, [], 9), undefined, `${i}`);
   assert.match(
-    String(explain(waits(inPair(0, 'recv', 1), inPair(1, 'send', 0)), 2, new Map(), 1)),
+    String(explain(waits(inPair(0, 'recv', 1), inPair(1, 'send', 0)), 2, {}, 1)),
     /^rank 0 waits in recv #1 \(cell 8, line 1\), whose other side rank 1 has called/,
   );
 });

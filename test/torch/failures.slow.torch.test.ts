@@ -168,7 +168,7 @@ test('a rank that stands still is named, and the job continues when it does', as
   process.kill(pid, 'SIGSTOP');
   await pause(1000);
   const why = await job.why();
-  assert.match(why.text, /^rank 0 waits in \w+ .* for rank 1, which does not answer/);
+  assert.match(why.text, /^rank 0 waits in \w+ .* for rank 1, which is stopped/);
   assert.deepEqual(why.waits[0]?.waitsFor, [1]);
   process.kill(pid, 'SIGCONT');
   await job.interrupt();
@@ -184,7 +184,7 @@ test('a rank that stands still is named, and the job continues when it does', as
     await pause(1000);
     await job.interrupt();
     const error = await again.ended;
-    assert.match(error.message, /rank 1, which does not answer/);
+    assert.match(error.message, /rank 1, which is stopped/);
     await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED', message: /rank 1's process ended/ });
     await endJob(job, processes, context);
   });

@@ -57,6 +57,8 @@ export interface Engine extends Elementwise<tf.Tensor> {
   storage(tensor: tf.Tensor): Storage;
 
   readonly memory: EngineMemory;
+  /** The number of buffers made so far, which grows with every operation on tensors. */
+  readonly numBuffersMade: number;
   /** Arrays on the host, and copies between these arrays and tensors. */
   readonly host: HostMemory;
   /**

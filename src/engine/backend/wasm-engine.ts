@@ -137,6 +137,10 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     return { bytes: table.bytes, numBuffers: table.size, heapBytes: backend.wasm.HEAPU8.length };
   }
 
+  get numBuffersMade(): number {
+    return this.#context.table.mark;
+  }
+
   observe(observer: Observer): void {
     this.#context.table.observe(observer);
   }

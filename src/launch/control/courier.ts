@@ -8,8 +8,8 @@ import { createSender, now, receiveAll, type Seconds } from '../../core';
 import { ControlBlock, readStatus } from '../../wire';
 import { warnOnStderr } from './folded-lines';
 import type { ControlAddress, CourierData, FromRank, StepGrant, ToCourier, ToMain, ToRank } from './messages';
-import { SHARED_WORDS } from './shared-words';
-import { type Situation, situationOf } from './situation';
+import { LOOK_NAME, SHARED_WORDS } from './shared-words';
+import { type Look, type Situation, situationOf } from './situation';
 
 /** A main thread in a collective gets this much time to notice the abort word (in shared memory), even on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;
@@ -18,6 +18,10 @@ const LOOK_MS = 20;
 const ABORTED_MS = 250;
 /** A main thread that has noticed an interrupt but has not ended its work after this time is interrupted again. */
 const SETTLE_MS = 150;
+/** Calls the function of the main thread that says where it is; `start.ts` stores it as LOOK_SLOT. */
+const LOOK = `globalThis[Symbol.for('${LOOK_NAME}')]?.()`;
+/** A main thread that does not answer within this time is in native code, or waits for the system. */
+const LOOK_LIMIT_MS = 250;
 /** Prints within this time go into one message, so that a loop of prints does not send one message per print. */
 const GATHER_MS = 8;
 /** At this size, the gathered prints are sent at once. */
@@ -75,7 +79,7 @@ class Courier {
         this.#tell(message);
         break;
       case 'status':
-        this.#answer(message.id);
+        void this.#answer(message.id, message.looks);
         break;
       case 'interrupt':
         this.#interrupt(message.delayMs);
@@ -110,13 +114,19 @@ class Courier {
     Atomics.notify(this.#shared, SHARED_WORDS.isFinal);
   }
 
-  #answer(id: number): void {
+  async #answer(id: number, looks: boolean): Promise<void> {
     const { statusBoard, rank } = this.#data;
     const board = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
     // A main thread that got work and has not begun it is not idle.
     const isBeginning = board.state === 'idle' && this.#runs(this.#work);
     const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
-    this.#link.send({ type: 'status', id, status });
+    const look = looks && status.state === 'running' ? await this.#look() : undefined;
+    this.#link.send({ type: 'status', id, status: { ...status, look } });
+  }
+
+  async #look(): Promise<Look | undefined> {
+    const answer = await this.#guardian.evaluate(LOOK, LOOK_LIMIT_MS);
+    return typeof answer === 'string' ? (JSON.parse(answer) as Look) : undefined;
   }
 
   /** Begins stage two of [Note: two stages] (supervisor.ts), unless the main thread ends its work within `delayMs`. */

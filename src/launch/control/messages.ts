@@ -236,7 +236,8 @@ export interface ReadyReport {
 /** A message from the launcher to a rank's courier. */
 export type ToRank =
   | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
-  | { readonly type: 'status'; readonly id: number }
+  /** Asks what the main thread does; with `looks`, also at which line of the user's code it is. */
+  | { readonly type: 'status'; readonly id: number; readonly looks: boolean }
   /** Interrupts the main thread's work, unless the work ends by itself within `delayMs`. */
   | { readonly type: 'interrupt'; readonly delayMs: number }
   /** Writes the abort word of a rank whose control block the launcher cannot write, because ranks share no memory. */

@@ -1,3 +1,6 @@
+/** The name of the slot with the main thread's function that returns a `Look` as JSON. */
+export const LOOK_NAME = 'shardlab.look';
+
 /** Indices of the words in the memory that main thread and courier share. */
 export const SHARED_WORDS = {
   /** Number of the last work that the main thread has ended. */

@@ -19,6 +19,16 @@ export interface WaitingIn {
   readonly line: number | undefined;
 }
 
+/** Where a main thread is that runs and waits in no collective. */
+export interface Look {
+  /** The line of the user's code that runs, such as 'cell 8, line 3'; '' if none runs. */
+  readonly place: string;
+  /** A number that grows with each operation on tensors. */
+  readonly numOps: number;
+  /** Whether the thread awaits a promise, a timer or a file, so that no code runs. */
+  readonly isAwaiting: boolean;
+}
+
 /** The state of a rank's main thread at one moment, as its courier sees it. */
 export interface Situation {
   readonly state: 'idle' | 'running' | 'waiting';
@@ -33,6 +43,8 @@ export interface Situation {
   readonly lastCalled: Readonly<Record<string, number>>;
   /** The number of asynchronous collectives that the rank had started and not settled when it began to wait; undefined: unknown. */
   readonly numPosted?: number | undefined;
+  /** undefined: nobody asked, or the main thread did not answer, because it waits for the system or is in native code. */
+  readonly look?: Look | undefined;
 }
 
 /** Converts the content of a status board. `ranksOf` returns the global ranks of a group. */

@@ -7,7 +7,7 @@ import {
   watchStrayErrors,
   writeExitCall,
 } from '../../cell';
-import { now, openThreadCpuClock } from '../../core';
+import { globalSlot, now, openThreadCpuClock } from '../../core';
 import { Tensor } from '../../core/tf';
 import { createWasmEngine, type Engine } from '../../engine';
 import { Recorder } from '../../ledger';
@@ -21,6 +21,8 @@ import {
 } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
+import { LOOK_NAME } from '../control/shared-words';
+import type { Look } from '../control/situation';
 import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { rankError } from './error';
@@ -37,6 +39,9 @@ const STDERR_FD = 2;
 
 /** The number of stack frames that an error stores in a rank. */
 const STACK_FRAMES = 60;
+
+/** The lines of the stack of a look if no other code runs: the error, the function and the guardian's expression. */
+const LINES_OF_LOOK = 3;
 
 /** The parts that the rank's program makes before it loads the engine. */
 export interface RankStart {
@@ -75,6 +80,11 @@ async function buildRank(start: RankStart): Promise<void> {
   const limit = memoryLimit === null ? {} : { memoryLimit };
   const interrupts = new WorkInterrupts(courier);
   const engine = await createWasmEngine({ blas, threads, searchPaths, place, interrupts, ...limit });
+  globalSlot<() => string>(LOOK_NAME).value = () => {
+    const isAwaiting = (new Error().stack ?? '').split('\n').length <= LINES_OF_LOOK;
+    const look: Look = { place: isAwaiting ? '' : place(), numOps: engine.numBuffersMade, isAwaiting };
+    return JSON.stringify(look);
+  };
   const recorder = new Recorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);

@@ -9,6 +9,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 
+_num_ops = 0
+
+
+def num_ops() -> int:
+    """The number of operations that this process has shown to observers."""
+    return _num_ops
+
+
 class OpObserver(Protocol):
     """An object whose methods are called before and after every operation."""
 
@@ -28,6 +36,8 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A subclass such as DTensor first turns its operation into operations and collectives on plain tensors.
         if any(hasattr(kind, '__tensor_flatten__') for kind in types):
             return NotImplemented
+        global _num_ops
+        _num_ops += 1
         kwargs = kwargs or {}
         begun = monotonic()
         for observer in self._observers:

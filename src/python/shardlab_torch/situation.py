@@ -11,6 +11,7 @@ from types import FrameType
 
 import torch.distributed as dist
 
+from . import op_mode
 from .errors import Json
 
 MAX_STACK_LINES = 30
@@ -66,6 +67,8 @@ class Watcher:
     def __init__(self, describe: DescribeGroup) -> None:
         self._describe = describe
         self._main = threading.main_thread()
+        # The newest wait that was seen, and when it was first seen.
+        self._wait: tuple[Json, float] = ({}, 0.0)
 
     def look(self, since: float, is_busy: bool, cell: int | None, module: str) -> Json:
         """Returns the situation of the main thread; `module` is the module that the thread runs, '' if this is unknown."""
@@ -77,7 +80,11 @@ class Watcher:
             return situation
         situation["stack"] = _stack_of(frame)
         found = _collective_in(frame)
-        if found is None or not self._waits():
+        waits = self._waits()
+        if found is None or not waits:
+            place = _cell_place(frame, cell)
+            line = f"cell {place['cell']}, line {place['line']}" if place else ""
+            situation["look"] = {"place": line, "numOps": op_mode.num_ops(), "isAwaiting": False}
             return situation
         op, caller = found
         group, ranks, number = self._describe(caller.f_locals.get("group"))
@@ -86,7 +93,9 @@ class Watcher:
             ranks = [dist.get_rank(), peer]
         waiting: Json = {"op": op, "group": group, "ranks": ranks, "number": number, "module": module}
         waiting.update(_cell_place(frame, cell))
-        return {**situation, "state": "waiting", "waiting": waiting, "lastCalled": {group: number}}
+        if self._wait[0] != waiting:
+            self._wait = (waiting, time.monotonic())
+        return {**situation, "state": "waiting", "since": self._wait[1], "waiting": waiting, "lastCalled": {group: number}}
 
     def _waits(self) -> bool:
         """Whether the main thread gets no CPU time now."""

@@ -27,6 +27,7 @@ import type { Link } from '../../wire';
 import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
+import { showHangs } from './hang-note';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
@@ -94,6 +95,7 @@ export class Job extends StepFigures {
     this.#fleet = fleet;
     this.#recordings = new Recordings(fleet);
     this.#supervisor = new Supervisor(fleet);
+    this.#supervisor.hanging = showHangs();
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
     this.#data = new JobData(fleet);

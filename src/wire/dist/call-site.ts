@@ -46,7 +46,7 @@ function cellAmong(sites: readonly NodeJS.CallSite[], toWritten: ToWritten): Cal
 function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
   for (const site of sites) {
     const file = site.getFileName();
-    if (file === null || file === undefined) continue;
+    if (file === null || file === undefined || file === '') continue;
     if (file.startsWith(OWN_CODE) || file.startsWith('node:') || file.includes('node_modules')) continue;
     const name = file.slice(file.lastIndexOf('/') + 1);
     return { ...NO_SITE, text: `${name}:${site.getLineNumber() ?? '?'}` };

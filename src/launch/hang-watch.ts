@@ -1,0 +1,121 @@
+import { now, type Seconds } from '../core';
+import type { Situation } from './control/situation';
+import { type CollectiveWait, findWaits } from './waits';
+
+/** Ranks are asked this often. */
+const POLL_MS = 500;
+/** From this age of a wait on, ranks are also asked at which line they are. */
+const LOOK_SECONDS: Seconds = 0.5;
+/** A wait is reported from this age on, if the ranks for which others wait have made no progress for QUIET_SECONDS. */
+const HANG_SECONDS: Seconds = 5;
+const QUIET_SECONDS: Seconds = 3.5;
+/** A wait of this age is reported in any case, unless an earlier wait of the call took PATIENCE times less. */
+const LONG_SECONDS: Seconds = 30;
+const PATIENCE = 3;
+
+/** What a watch asks about ranks. */
+export interface HangSource {
+  statuses(options: { readonly looks: boolean }): Promise<ReadonlyMap<number, Situation>>;
+  /** The ranks whose processes a signal has stopped. */
+  stopped(): ReadonlyMap<number, unknown>;
+  /** Whether a process sleeps: it neither runs nor waits for a core. */
+  sleeps(rank: number): boolean;
+}
+
+/**
+ * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the rank's
+ * process is stopped; or its main thread is at the same line without an operation on tensors, awaits, or sleeps in a system call; or
+ * it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
+ * is reported only if it is far longer than all waits before.
+ */
+export class HangWatch {
+  readonly #source: HangSource;
+  readonly #report: (isHanging: boolean) => void;
+  /** When the waits of the newest look began, by their collectives. */
+  #waits = new Map<string, Seconds>();
+  /** By rank, what the rank was last seen doing, and since when. */
+  readonly #doings = new Map<number, { readonly key: string; readonly since: Seconds }>();
+  #longest: Seconds = 0;
+  #isHanging = false;
+  #hasEnded = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `report` is called when a hang begins, at each later look while it lasts, and when it is over. */
+  constructor(source: HangSource, report: (isHanging: boolean) => void) {
+    this.#source = source;
+    this.#report = report;
+    this.#again();
+  }
+
+  /** Ends the watch; a hang is over. */
+  end(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#timer);
+    this.#tell(false);
+  }
+
+  #again(): void {
+    this.#timer = setTimeout(() => {
+      void this.#look().then((isHanging) => {
+        if (this.#hasEnded) return;
+        this.#tell(isHanging);
+        this.#again();
+      });
+    }, POLL_MS);
+    this.#timer.unref();
+  }
+
+  #tell(isHanging: boolean): void {
+    if (isHanging || this.#isHanging) this.#report(isHanging);
+    this.#isHanging = isHanging;
+  }
+
+  async #look(): Promise<boolean> {
+    const looks = [...this.#waits.values()].some((since) => now() - since > LOOK_SECONDS);
+    const situations = await this.#source.statuses({ looks });
+    const at = now();
+    for (const [rank, situation] of situations) this.#see(rank, situation, at);
+    const waits = findWaits(situations);
+    this.#remember(waits, at);
+    const stopped = this.#source.stopped();
+    const waitOf = new Map(waits.flatMap((wait) => wait.ranks.map((rank) => [rank, wait] as const)));
+    const isQuiet = (rank: number, path: readonly number[] = []): boolean => {
+      const wait = waitOf.get(rank);
+      if (wait === undefined) return stopped.has(rank) || this.#isQuiet(rank, situations.get(rank), at);
+      // Ranks that wait for each other wait for ever.
+      return path.includes(rank) || wait.waitsFor.some((next) => isQuiet(next, [...path, rank]));
+    };
+    return waits.some(({ waitsFor, since }) => {
+      const seconds = at - since;
+      if (waitsFor.length === 0 || seconds < HANG_SECONDS) return false;
+      return (
+        waitsFor.some((rank) => isQuiet(rank)) || seconds > Math.max(LONG_SECONDS, PATIENCE * this.#longest)
+      );
+    });
+  }
+
+  #remember(waits: readonly CollectiveWait[], at: Seconds): void {
+    const seen = new Map(
+      waits.map(({ since, collective: { group, op, number, ranks } }) => [
+        `${group} ${op} ${number} ${ranks}`,
+        since,
+      ]),
+    );
+    for (const [key, since] of this.#waits) {
+      if (!seen.has(key)) this.#longest = Math.max(this.#longest, at - since);
+    }
+    this.#waits = seen;
+  }
+
+  #see(rank: number, { state, cell, waiting, lastCalled, look }: Situation, at: Seconds): void {
+    const key = JSON.stringify([state, cell, waiting?.number, lastCalled, look?.numOps, look?.isAwaiting]);
+    if (this.#doings.get(rank)?.key !== key) this.#doings.set(rank, { key, since: at });
+  }
+
+  #isQuiet(rank: number, situation: Situation | undefined, at: Seconds): boolean {
+    const doing = this.#doings.get(rank);
+    if (situation === undefined || doing === undefined || at - doing.since < QUIET_SECONDS) return false;
+    // A main thread that does not answer runs native code, or waits for a core or for the system.
+    return situation.state === 'idle' || situation.look !== undefined || this.#source.sleeps(rank);
+  }
+}
