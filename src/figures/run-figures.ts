@@ -3,6 +3,7 @@ import { commCauses, compareComm } from './comm-causes';
 import { commTimeline, compareTimeline } from './comm-timeline';
 import { expertLoads } from './expert-loads';
 import type { Figure } from './figure';
+import { hangLanes } from './hang-lanes';
 import { lossCurve } from './loss-curve';
 import { compareMemory } from './memory-compare';
 import { memoryFigure } from './memory-figure';
@@ -17,6 +18,7 @@ import { trafficMatrix } from './traffic-matrix';
 export const runFigures = {
   comm: commCauses,
   experts: expertLoads,
+  hang: hangLanes,
   loss: lossCurve,
   memory: memoryFigure,
   pipeline: pipelineGantt,

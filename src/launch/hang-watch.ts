@@ -2,12 +2,13 @@ import { now, type Seconds } from '../core';
 import type { Situation } from './control/situation';
 import { type CollectiveWait, findWaits } from './waits';
 
-/** Ranks are asked this often. */
+/** Ranks are asked this often, and WAIT_POLL_MS while some of them wait. */
 const POLL_MS = 500;
+const WAIT_POLL_MS = 250;
 /** From this age of a wait on, ranks are also asked at which line they are. */
 const LOOK_SECONDS: Seconds = 0.5;
 /** A wait is reported from this age on, if the ranks for which others wait have made no progress for QUIET_SECONDS. */
-const HANG_SECONDS: Seconds = 5;
+const HANG_SECONDS: Seconds = 4.7;
 const QUIET_SECONDS: Seconds = 3.5;
 /** A wait of this age is reported in any case, unless an earlier wait of the call took PATIENCE times less. */
 const LONG_SECONDS: Seconds = 30;
@@ -55,13 +56,16 @@ export class HangWatch {
   }
 
   #again(): void {
-    this.#timer = setTimeout(() => {
-      void this.#look().then((isHanging) => {
-        if (this.#hasEnded) return;
-        this.#tell(isHanging);
-        this.#again();
-      });
-    }, POLL_MS);
+    this.#timer = setTimeout(
+      () => {
+        void this.#look().then((isHanging) => {
+          if (this.#hasEnded) return;
+          this.#tell(isHanging);
+          this.#again();
+        });
+      },
+      this.#waits.size > 0 ? WAIT_POLL_MS : POLL_MS,
+    );
     this.#timer.unref();
   }
 

@@ -105,7 +105,7 @@ const ANSWER_MS = 3000;
 
 /** Runs calls on ranks in order, and handles failures, interrupts and recovery. */
 export class Supervisor implements FleetListener {
-  /** Is told who waits for whom while ranks hang, and `undefined` when they go on. */
+  /** Gets who waits for whom while ranks hang, and `undefined` when they go on. */
   hanging: ((why: Why | undefined) => void) | undefined;
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;

@@ -9,7 +9,17 @@ import { type CollectiveWait, describeCollective, findWaits } from './waits';
 export interface Why extends Shown {
   readonly waits: readonly CollectiveWait[];
   readonly situations: ReadonlyMap<number, Situation>;
+  /** What each rank that waits, or for which a rank waits, does. */
+  readonly ranks: readonly RankDoing[];
   readonly text: string;
+}
+
+/** What a rank does, and for how long it has done it; undefined: unknown. */
+export interface RankDoing {
+  readonly rank: number;
+  readonly does: string;
+  readonly isWaiting: boolean;
+  readonly seconds: Seconds | undefined;
 }
 
 /** What is known of ranks' processes, by the rank. */
@@ -45,16 +55,24 @@ export function explain(
   ];
   const text =
     lines.length > 0 ? lines.join('\n') : `nobody waits: ${byDoing(firstRanks(numRanks), doing, ' ')}`;
-  return createWhy(waits, situations, text);
+  const shown = new Set(waits.flatMap((wait) => [...wait.ranks, ...wait.waitsFor]));
+  const ranks = [...shown]
+    .sort((a, b) => a - b)
+    .map((rank) => {
+      const { waiting, since } = situations.get(rank) ?? {};
+      return {
+        rank,
+        does: doing(rank),
+        isWaiting: waiting !== undefined,
+        seconds: since === undefined ? undefined : Math.max(0, at - since),
+      };
+    });
+  return createWhy({ waits, situations, ranks, text });
 }
 
-/** Creates a report with this text. */
-export function createWhy(
-  waits: readonly CollectiveWait[],
-  situations: ReadonlyMap<number, Situation>,
-  text: string,
-): Why {
-  return withShown({ waits, situations, text }, shownAsText(text));
+/** Creates a report, which a notebook shows as its text. */
+export function createWhy(facts: Omit<Why, keyof Shown>): Why {
+  return withShown(facts, shownAsText(facts.text));
 }
 
 /** The advice for a rank whose heap is damaged. */

@@ -1,11 +1,14 @@
 import { currentDisplay, replacingDisplay } from '../../cell';
+import { ink, runFigures } from '../../figures';
 import type { Why } from '../../launch';
 
-const NOTHING = { 'text/plain': '' } as const;
+const NOTHING = { 'text/plain': '', 'text/html': '' } as const;
+
+const ADVICE = "If this is not what you want, interrupt the cell; the ranks' variables stay.";
 
 /**
  * Returns a function that shows in the running cell who waits for whom while ranks hang. The note is updated in place, and is gone
- * when the ranks go on. Without a display, one line on stderr says it.
+ * when the ranks go on. Without a display, stderr has the text once.
  */
 export function showHangs(): (why: Why | undefined) => void {
   let show: ReturnType<typeof replacingDisplay> | undefined;
@@ -18,15 +21,14 @@ export function showHangs(): (why: Why | undefined) => void {
       return;
     }
     const text = `${why.text}\n${ADVICE}`;
-    if (show === undefined && currentDisplay() === undefined) {
+    const sink = currentDisplay();
+    if (show === undefined && sink === undefined) {
       if (!isSaid) process.stderr.write(`${text}\n`);
       isSaid = true;
       return;
     }
-    show ??= replacingDisplay(currentDisplay(), 'shardlab-hang');
-    show({ 'text/plain': text });
+    show ??= replacingDisplay(sink, 'shardlab-hang');
+    const lines = text.split('\n').map((line) => `<div>${ink.escapeHtml(line)}</div>`);
+    show({ 'text/plain': text, 'text/html': `${lines.join('')}${runFigures.hang(why.ranks).toSvg()}` });
   };
 }
-
-const ADVICE =
-  'Nothing has changed for some seconds: if this is not what you want, interrupt the cell; the variables of the ranks stay.';

@@ -237,8 +237,8 @@ export class Job extends StepFigures {
     const present = await this.#supervisor.why();
     const last = this.#supervisor.lastIncident;
     if (present.waits.length > 0 || last === undefined) return present;
-    const { waits, situations, text } = last.why;
-    return createWhy(waits, situations, `${last.event}: ${text}\nnow ${present.text}`);
+    const { waits, situations, ranks, text } = last.why;
+    return createWhy({ waits, situations, ranks, text: `${last.event}: ${text}\nnow ${present.text}` });
   }
 
   /**
