@@ -11,7 +11,7 @@ import { type BundleFacts, builtInShape, type OwnBundleModel, type Target, world
 import { targetNames, targets } from '../registry/registry';
 import { npyHeader, writeParts } from './npy';
 import { fillFolder, isEmptyFolder } from './partial-folder';
-import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
+import { type ExportReport, exportedSettings, exportReport, modelWarnings, reportText } from './report';
 import { type StoredVideos, videoStepBytes, writeVideos } from './video-data';
 
 /** The target, the folder and the sizes of a bundle. */
@@ -184,7 +184,12 @@ export function writeBundle(
         { path: 'README.md', text: readmeText(facts, target, data.text) },
       ];
       const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
-      const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
+      const notes = [
+        ...continuedNotes(facts),
+        ...data.notes,
+        ...modelWarnings(facts),
+        ...target.notes(facts),
+      ];
       const lines = exportedLines(facts, target);
       const fields = { to, out, world: worldOf(facts), files, settings, lines, notes };
       for (const { path, text, isExecutable = false } of [
