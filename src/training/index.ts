@@ -44,7 +44,7 @@ export { prepareData } from './data/prepare/prepare-data';
 export { promptCodecOf } from './data/prepare/prompt-codec';
 export type { TextCodec } from './data/prepare/tokenizer';
 export type { DataToPrepare, PreparedData } from './data/prepared';
-export { inputParts, velocityPart, videosOf } from './data/video-batches';
+export { inputParts, type VideoSettings, velocityPart, videosOf } from './data/video-batches';
 export type { EvaluationResult, Metrics } from './evaluation';
 export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './kernel-profile';
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';

@@ -2,7 +2,13 @@ import fs from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { dataRanksOf, isOwnModel, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
 import { ConfigError, formatBytes, isWhole, makeFolder, ShardlabError, shown } from '../../core';
-import { type BatchSource, createBatches, type PreparedData, writeInitialValues } from '../../training';
+import {
+  type BatchSource,
+  createBatches,
+  type PreparedData,
+  type VideoSettings,
+  writeInitialValues,
+} from '../../training';
 import { exportedLines } from '../export/launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from '../export/model-folder';
 import { isPythonCode } from '../export/own-model';
@@ -11,8 +17,8 @@ import { type BundleFacts, builtInShape, type OwnBundleModel, type Target, world
 import { targetNames, targets } from '../registry/registry';
 import { npyHeader, writeParts } from './npy';
 import { fillFolder, isEmptyFolder } from './partial-folder';
-import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
-import { type StoredVideos, videoStepBytes, writeVideos } from './video-data';
+import { type ExportReport, exportedSettings, exportReport, modelWarnings, reportText } from './report';
+import { videoStepBytes, writeVideos } from './video-data';
 
 /** The target, the folder and the sizes of a bundle. */
 export interface BundleOptions {
@@ -184,7 +190,12 @@ export function writeBundle(
         { path: 'README.md', text: readmeText(facts, target, data.text) },
       ];
       const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
-      const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
+      const notes = [
+        ...continuedNotes(facts),
+        ...data.notes,
+        ...modelWarnings(facts),
+        ...target.notes(facts),
+      ];
       const lines = exportedLines(facts, target);
       const fields = { to, out, world: worldOf(facts), files, settings, lines, notes };
       for (const { path, text, isExecutable = false } of [
@@ -290,7 +301,10 @@ function writeData(
   const { config, firstStep } = facts;
   const { batch, accumulation } = config;
   const ranks = dataRanksOf(config, worldOf(facts));
-  if (facts.shape.kind === 'dit') return writeVideoData(facts, { shape: facts.shape, ranks, steps }, out);
+  if (facts.shape.kind === 'dit') {
+    const videos = { config, shape: facts.shape, world: ranks, prepared };
+    return writeVideoData(videos, { firstStep, steps }, out);
+  }
   const shape = builtInShape(facts);
   const sizes = { ranks, batch, seq: shape.seq, vocab: shape.vocab };
   const bytes = stepBytes(sizes, accumulation);
@@ -317,16 +331,16 @@ function writeData(
 
 /** Writes the videos of the first steps. Returns as `writeData`. */
 function writeVideoData(
-  { config, firstStep }: BundleFacts,
-  { steps, ...place }: Pick<StoredVideos, 'shape' | 'ranks'> & { readonly steps: number | undefined },
+  videos: VideoSettings,
+  { firstStep, steps }: { readonly firstStep: number; readonly steps: number | undefined },
   out: string,
 ) {
-  const { accumulation } = config;
-  const bytes = videoStepBytes({ config, ...place });
-  const wanted = Math.max(1, config.steps);
+  const { accumulation, steps: configured } = videos.config;
+  const bytes = videoStepBytes(videos);
+  const wanted = Math.max(1, configured);
   const numSteps = steps ?? Math.min(wanted, Math.max(1, Math.floor(MOST_BYTES / bytes)));
   const first = firstStep * accumulation;
-  const files = writeVideos({ config, ...place, first, numMicrobatches: numSteps * accumulation }, out);
+  const files = writeVideos({ ...videos, first, numMicrobatches: numSteps * accumulation }, out);
   return {
     files,
     notes: numSteps >= wanted ? [] : [fewSteps(numSteps, wanted, ` (${formatBytes(numSteps * bytes)})`)],

@@ -1,4 +1,4 @@
-import { isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
+import { configWarnings, isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
 import { ConfigError, type Shown, shownAsText, withShown } from '../../core';
 import type { ExportedLine } from '../export/launch-lines';
 import { keysOf, type Lookup, lookupIn, treatmentOf } from '../export/rules';
@@ -57,10 +57,12 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
   });
   if (refused.length > 0) {
     throw new ConfigError(
-      `a bundle for '${to}' cannot express these settings of the config:\n${refused.join('\n')}`,
-      {
-        refused,
-      },
+      [
+        `a bundle for '${to}' cannot express these settings of the config:`,
+        ...refused,
+        ...modelWarnings(facts),
+      ].join('\n'),
+      { refused },
     );
   }
   return rows.map(({ path, treatment }) => ({
@@ -69,6 +71,11 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
     names: namesOf(path, target, facts).filter((name) => treatment !== 'said' || lookup.words.has(name)),
     ...effectOf(treatment),
   }));
+}
+
+/** Says what the model here lacks of the published model that it names: see [Note: left-out inputs]. */
+export function modelWarnings({ config }: BundleFacts): readonly string[] {
+  return configWarnings({ model: config.model }, config, 1);
 }
 
 type SettingRow = (typeof WHOLE_SETTINGS)[number];

@@ -1,14 +1,10 @@
+import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TrainConfig } from '../../config';
-import { inputParts, type LatentBatch, velocityPart, videosOf } from '../../training';
-import type { VideoBundleModel } from '../export/target';
+import { inputParts, type LatentBatch, type VideoSettings, velocityPart, videosOf } from '../../training';
 import { npyHeader, writeParts } from './npy';
 
 /** The videos that are stored: microbatches of every data-parallel rank, from index `first` on. */
-export interface StoredVideos {
-  readonly config: TrainConfig;
-  readonly shape: VideoBundleModel;
-  readonly ranks: number;
+export interface StoredVideos extends VideoSettings {
   readonly first: number;
   readonly numMicrobatches: number;
 }
@@ -21,47 +17,42 @@ interface VideoArray {
 }
 
 /** Returns the bytes of all ranks' videos of one step. */
-export function videoStepBytes(videos: Pick<StoredVideos, 'config' | 'shape' | 'ranks'>): number {
-  const { config, ranks } = videos;
-  const source = videosOf({ config, shape: videos.shape, world: ranks });
-  const arrays = Object.values(arraysOf(videos, source.batch(0, 0)));
+export function videoStepBytes(settings: VideoSettings): number {
+  const { config, world } = settings;
+  const arrays = Object.values(arraysOf(settings, videosOf(settings).batch(0, 0)));
   const numbers = arrays.reduce(
     (sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1),
     0,
   );
-  return ranks * config.accumulation * config.batch * numbers * Float32Array.BYTES_PER_ELEMENT;
+  return world * config.accumulation * config.batch * numbers * Float32Array.BYTES_PER_ELEMENT;
 }
 
 /** Writes data/NAME.npy of each array of a batch: [rank, microbatch, row, …]. Returns the paths within the bundle. Throws: errors of the file system. */
 export function writeVideos(videos: StoredVideos, folder: string): readonly string[] {
-  const { config, shape, ranks, first, numMicrobatches } = videos;
-  const source = videosOf({ config, shape, world: ranks });
-  return Object.entries(arraysOf(videos, source.batch(0, first))).map(([name, { kind, shape: extents }]) => {
-    const path = `data/${name}.npy`;
-    const header = npyHeader(kind, [ranks, numMicrobatches, config.batch, ...extents]);
-    writeParts(join(folder, path), header, valuesOf(name, videos, source));
-    return path;
-  });
-}
-
-/** Yields the values of an array, rank by rank. */
-function* valuesOf(
-  name: string,
-  videos: StoredVideos,
-  source: ReturnType<typeof videosOf>,
-): Generator<Float32Array | Int32Array> {
-  const { ranks, first, numMicrobatches } = videos;
-  for (let rank = 0; rank < ranks; rank++) {
+  const { config, world, first, numMicrobatches } = videos;
+  const source = videosOf(videos);
+  const pathOf = (name: string): string => `data/${name}.npy`;
+  const arrays = Object.entries(arraysOf(videos, source.batch(0, first)));
+  for (const [name, { kind, shape }] of arrays)
+    writeParts(
+      join(folder, pathOf(name)),
+      npyHeader(kind, [world, numMicrobatches, config.batch, ...shape]),
+      [],
+    );
+  for (let rank = 0; rank < world; rank++) {
     for (let index = first; index < first + numMicrobatches; index++) {
-      const array = arraysOf(videos, source.batch(rank, index))[name];
-      if (array !== undefined) yield array.values();
+      for (const [name, { values }] of Object.entries(arraysOf(videos, source.batch(rank, index)))) {
+        const { buffer, byteOffset, byteLength } = values();
+        appendFileSync(join(folder, pathOf(name)), new Uint8Array(buffer, byteOffset, byteLength));
+      }
     }
   }
+  return arrays.map(([name]) => pathOf(name));
 }
 
 /** Returns the arrays of a microbatch by their names. With a text encoder, text is the tokens of the captions. */
 function arraysOf(
-  { config, shape }: Pick<StoredVideos, 'config' | 'shape'>,
+  { config, shape }: VideoSettings,
   videos: LatentBatch,
 ): Readonly<Record<string, VideoArray>> {
   const { batch, tokens } = videos;

@@ -1,7 +1,7 @@
 import { modelNamed, STRATEGIES } from '../../config';
 import { ConfigError } from '../../core';
 import { writtenKeys } from '../rows/key-row';
-import { DIFFSYNTH, expertOf, firstFile } from '../videos/diffsynth';
+import { DIFFSYNTH, expertOf, firstFile, missingInputs } from '../videos/diffsynth';
 import {
   originPaths,
   RELEASE_NAMES,
@@ -126,17 +126,23 @@ export function namesKept(facts: BundleFacts): readonly string[] {
 function argumentsOf(facts: BundleFacts, expert: WanExpert): readonly string[] {
   const { release } = releaseIn(facts);
   const kept = keptArguments(facts);
+  const isRead = fileRead(kept) !== undefined;
+  // A script that was read without inputs stays so, if it trains.
+  const inputs = isRead && missingInputs(release, kept.extra_inputs).length === 0 ? [] : release.inputs;
   const folder = expert === null ? 'checkpoint' : `checkpoint/${expert}_noise_model`;
   const usual: Values = {
-    dataset_base_path: 'data',
-    dataset_metadata_path: 'data/metadata.csv',
+    // A script that was read without a list of videos has them in DiffSynth-Studio's cache.
+    ...(kept.dataset_base_path === undefined && {
+      dataset_base_path: 'data',
+      dataset_metadata_path: 'data/metadata.csv',
+    }),
     ...(release.files !== undefined && { data_file_keys: release.files }),
-    ...(fileRead(kept) === undefined && { model_id_with_origin_paths: originPaths(release, expert) }),
+    ...(!isRead && { model_id_with_origin_paths: originPaths(release, expert) }),
     num_epochs: 1,
     remove_prefix_in_ckpt: 'pipe.dit.',
     output_path: folder,
     ...(facts.config.lora === null && { trainable_models: 'dit' }),
-    ...(release.inputs.length > 0 && { extra_inputs: release.inputs.join(',') }),
+    ...(inputs.length > 0 && { extra_inputs: inputs.join(',') }),
     ...(release.audio !== undefined && { audio_processor_path: `${release.hub}:${release.audio}/` }),
   };
   const values: Values = {
@@ -164,8 +170,7 @@ function timestepsOf(facts: BundleFacts, expert: WanExpert, kept: Values): Value
 export function argumentNotes(facts: BundleFacts): readonly string[] {
   const { release } = releaseIn(facts);
   const kept = keptArguments(facts);
-  const inputs = String(kept.extra_inputs ?? '').split(',');
-  const missing = release.inputs.filter((input) => !inputs.includes(input));
+  const missing = missingInputs(release, kept.extra_inputs);
   if (fileRead(kept) === undefined || missing.length === 0) return [];
   return [
     `The arguments that were read have no --extra_inputs ${missing.join(',')}, without which the transformer of ${release.hub} stops; launch_N.sh has ${kept.extra_inputs === undefined ? 'it' : 'the arguments as they were read'}.`,

@@ -22,7 +22,13 @@ import {
 } from '../rows/key-row';
 import type { Dialect, Finding } from '../rows/meant';
 import { number, numberOf, whole, wholeOf, yesOf } from '../rows/values';
-import { boundaryOfShare, pixelsPerPosition, releaseOf, shareOfHighNoise } from './wan-releases';
+import {
+  boundaryOfShare,
+  pixelsPerPosition,
+  releaseOf,
+  shareOfHighNoise,
+  type WanRelease,
+} from './wan-releases';
 
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
 
@@ -280,12 +286,14 @@ function isWithoutDeepSpeed({ config: { parallel } }: Exported): boolean {
   return STRATEGIES[parallel.strategy].zeroStage === 0;
 }
 
+const DISTILLATION = refused('distillation is not built here; a dit learns flow matching');
+
 /** The row of an argument that only --task dmd2 uses. */
 const ofDistillation: KeyRow = {
-  ...refused('distillation is not built here; a dit learns flow matching'),
-  mean: ({ other }) =>
-    String(other('task') ?? '').includes('dmd2')
-      ? { effect: 'refused', why: 'distillation is not built here; a dit learns flow matching' }
+  ...DISTILLATION,
+  mean: (input) =>
+    String(input.other('task') ?? '').includes('dmd2')
+      ? DISTILLATION.mean(input)
       : { effect: 'none', why: 'is for --task dmd2' },
 };
 
@@ -321,19 +329,26 @@ const OTHERS: KeyTable = {
   embedded_guidance: none('is for models that are not built here'),
 };
 
-/** Finds a model whose transformer reads an image beside the noise, and that no argument gives an image. */
-function imageFindings(read: KeyInput['other']): readonly Finding[] {
+/** Returns the inputs without which DiffSynth-Studio stops, and that the value of --extra_inputs lacks. */
+export function missingInputs({ required }: WanRelease, extraInputs: unknown): readonly string[] {
+  const given = String(extraInputs ?? '').split(',');
+  return required.filter((input) => !given.includes(input));
+}
+
+/** Finds a model whose transformer needs an image or audio, and that no argument gives one. */
+function inputFindings(read: KeyInput['other']): readonly Finding[] {
   const name = modelOf(read);
-  const shape = name === null ? null : modelShape({ model: name });
-  if (name === null || shape === null || !isVideoModel(shape)) return [];
-  const isImageRead = shape.inChannels > shape.outChannels;
-  const inputs = String(read('extra_inputs') ?? '').split(',');
-  if (!isImageRead || (releaseOf(name)?.release.inputs ?? []).every((input) => inputs.includes(input)))
-    return [];
+  const known = name === null ? null : releaseOf(name);
+  if (known === null) return [];
+  const missing = missingInputs(known.release, read('extra_inputs'));
+  if (missing.length === 0) return [];
   const key = read('model_paths') === undefined ? 'model_id_with_origin_paths' : 'model_paths';
-  const why =
-    `model: "${name}"; DiffSynth-Studio stops at the first step: without --extra_inputs input_image, ` +
-    `its transformer gets ${shape.outChannels} channels in place of ${shape.inChannels}`;
+  const shape = modelShape({ model: known.name });
+  const channels =
+    isVideoModel(shape) && shape.inChannels > shape.outChannels
+      ? `: its transformer gets ${shape.outChannels} channels in place of ${shape.inChannels}`
+      : '';
+  const why = `model: "${known.name}"; DiffSynth-Studio stops at the first step without --extra_inputs ${missing.join(',')}${channels}`;
   return [{ key, effect: 'warning', why }];
 }
 
@@ -407,7 +422,7 @@ export const DIFFSYNTH: Dialect = {
     initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
     ...OTHERS,
   },
-  checks: imageFindings,
+  checks: inputFindings,
   usual: (other) => {
     const latent = latentOf(other);
     return {

@@ -9,6 +9,8 @@ export interface WanRelease {
   readonly vae: string;
   /** The inputs of the model beside text and noise, for --extra_inputs. */
   readonly inputs: readonly string[];
+  /** Those of `inputs` without which DiffSynth-Studio stops at the first step. Source: diffsynth/pipelines/wan_video.py. */
+  readonly required: readonly string[];
   /** The columns of metadata.csv that are files, for --data_file_keys; undefined: the parser's default. */
   readonly files?: string;
   /** The folder in `hub` of the encoder of audio. */
@@ -16,13 +18,24 @@ export interface WanRelease {
 }
 
 const RELEASES: Readonly<Partial<Record<ModelName, WanRelease>>> = {
-  'wan2.2-a14b': { hub: 'Wan-AI/Wan2.2-T2V-A14B', vae: 'Wan2.1_VAE.pth', inputs: [] },
-  'wan2.2-i2v-a14b': { hub: 'Wan-AI/Wan2.2-I2V-A14B', vae: 'Wan2.1_VAE.pth', inputs: ['input_image'] },
-  'wan2.2-ti2v-5b': { hub: 'Wan-AI/Wan2.2-TI2V-5B', vae: 'Wan2.2_VAE.pth', inputs: ['input_image'] },
+  'wan2.2-a14b': { hub: 'Wan-AI/Wan2.2-T2V-A14B', vae: 'Wan2.1_VAE.pth', inputs: [], required: [] },
+  'wan2.2-i2v-a14b': {
+    hub: 'Wan-AI/Wan2.2-I2V-A14B',
+    vae: 'Wan2.1_VAE.pth',
+    inputs: ['input_image'],
+    required: ['input_image'],
+  },
+  'wan2.2-ti2v-5b': {
+    hub: 'Wan-AI/Wan2.2-TI2V-5B',
+    vae: 'Wan2.2_VAE.pth',
+    inputs: ['input_image'],
+    required: [],
+  },
   'wan2.2-s2v-14b': {
     hub: 'Wan-AI/Wan2.2-S2V-14B',
     vae: 'Wan2.1_VAE.pth',
     inputs: ['input_image', 'input_audio', 's2v_pose_video'],
+    required: ['input_audio'],
     files: 'video,input_audio,s2v_pose_video',
     audio: 'wav2vec2-large-xlsr-53-english',
   },

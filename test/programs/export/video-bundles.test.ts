@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import { planBundle } from '../../../src/programs/bundle/bundle';
+import { toPng } from '../../../src/figures/static/png';
+import { planBundle, writeBundle } from '../../../src/programs/bundle/bundle';
+import { JobData } from '../../../src/session/run/data';
 import { inputParts, type VideoPart, velocityPart, videosOf } from '../../../src/training/data/video-batches';
-import { bundleOf } from './export-fixture';
+import { bundleOf, testFolder } from './export-fixture';
 
 const VIDEOS = {
   ...{ model: 'wan-tiny', data: 'moving-shapes', textEncoder: { model: 't5-tiny' } },
@@ -80,6 +84,35 @@ test('the stored videos are those of the ranks of a run here', (context) => {
       assert.deepEqual([...stored.values.subarray(start, start + size)], [...expected], name);
     }
   }
+});
+
+/** Writes two videos, each a folder of frames of one colour, with their texts. Returns the folder. */
+function ownVideos(folder: string): string {
+  for (const color of ['red', 'blue']) {
+    mkdirSync(join(folder, color));
+    const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16"><rect width="100%" height="100%" fill="${color}"/></svg>`;
+    for (let frame = 0; frame < 16; frame++)
+      writeFileSync(join(folder, color, `${10 + frame}.png`), toPng(picture, 1));
+  }
+  writeFileSync(join(folder, 'metadata.csv'), 'video,prompt\nred,a red wall\nblue,a blue wall\n');
+  return folder;
+}
+
+test("a bundle of a training on the user's videos stores these videos", async (context) => {
+  const folder = testFolder(context);
+  const config = parseTrainConfig({ ...VIDEOS, data: ownVideos(folder) });
+  const shape = modelShape(config);
+  assert.ok(shape.kind === 'dit');
+  const prepared = await new JobData({ baseDir: folder, folder: testFolder(context) }).prepare(config, 1);
+  const out = join(testFolder(context), 'bundle');
+  writeBundle(planBundle(config, { to: 'torchrun', out, gpusPerMachine: 1 }), { prepared });
+  const { tokens, fillVelocity } = videosOf({ config, shape, world: 1, prepared }).batch(0, 5);
+  const { values: text } = arrayOf(readFileSync(join(out, 'data/text.npy')));
+  assert.deepEqual([...text.slice(-2 * shape.textLen)], [...(tokens ?? [])]);
+  const { values: velocity } = arrayOf(readFileSync(join(out, 'data/velocity.npy')));
+  const expected = new Float32Array(velocity.length / 6);
+  fillVelocity(expected);
+  assert.deepEqual(velocity.slice(-expected.length), expected);
 });
 
 test("a video model's script follows the strategy, and refuses what would change the losses", (context) => {

@@ -198,13 +198,38 @@ test("the document's edits of the script of another model get warnings: no image
   assert.equal(line('--model_paths')?.effect, 'warning');
   assert.match(
     line('--model_paths')?.why ?? '',
-    /without --extra_inputs input_image, .* 16 channels in place of 36/,
+    /stops at the first step without --extra_inputs input_image: .* 16 channels in place of 36/,
   );
   assert.match(line('--max_timestep_boundary')?.why ?? '', /model's own boundary is 0\.9.*0\.358/);
   assert.deepEqual(config.model, { like: 'wan2.2-i2v-a14b', latent: [13, 60, 104], boundary: 0.875 });
   const { report, text } = documentBundle(context, script);
   assert.match(text('launch_0.sh'), /--extra_inputs input_image/);
   assert.match(report.notes.join('\n'), /have no --extra_inputs input_image/);
+});
+
+/** Returns the document's script for another release, without inputs beside text. */
+function scriptOf(release: string): string {
+  const id = `Wan-AI/${release}:diffusion_pytorch_model*.safetensors`;
+  return documentScript('').replace(/--model_paths '[^']*'/, `--model_id_with_origin_paths "${id}"`);
+}
+
+test('a script that trains on text alone, with videos in a cache, leaves as it was read: without an image, and without a list', (context) => {
+  const script = scriptOf('Wan2.2-TI2V-5B').replace(/--dataset_metadata_path \S+/, '');
+  const { report, text } = documentBundle(context, script);
+  assert.match(text('launch_0.sh'), /--dataset_base_path data\/example_video_dataset \\\n/);
+  assert.doesNotMatch(text('launch_0.sh'), /extra_inputs|dataset_metadata_path/);
+  assert.doesNotMatch(report.notes.join('\n'), /extra_inputs/);
+});
+
+test('a script of Wan2.2-S2V without audio gets a warning, and leaves with the inputs', (context) => {
+  const script = scriptOf('Wan2.2-S2V-14B');
+  const { lines } = readConfig('train.sh', { cwd: documentFolder(script) });
+  const line = lines.find(({ key }) => key === '--model_id_with_origin_paths');
+  assert.equal(line?.effect, 'warning');
+  assert.match(line?.why ?? '', /stops at the first step without --extra_inputs input_audio(;|$)/);
+  const { report, text } = documentBundle(context, script);
+  assert.match(text('launch_0.sh'), /--extra_inputs input_image,input_audio,s2v_pose_video/);
+  assert.match(report.notes.join('\n'), /have no --extra_inputs input_audio/);
 });
 
 function refusal(input: TrainConfigInput, to = 'accelerate'): string {

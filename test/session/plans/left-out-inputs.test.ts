@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { configWarnings } from '../../../src/config/config-warnings';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import { planBundle, writeBundle } from '../../../src/programs/bundle/bundle';
 import { readConfig } from '../../../src/programs/read';
 import { toyConfig } from '../../../src/programs/toy';
 import { recommend } from '../../../src/session/notebook/recommend';
@@ -32,7 +33,32 @@ const DOORS: Readonly<Record<string, (config: TrainConfigInput) => string>> = {
     )
       .lines.map(({ why }) => why)
       .join('\n'),
+  'the report of an export': (config) =>
+    inFolder((out) => String(writeBundle(bundleOf(config, out), { prepared: undefined }))),
+  'the refusal of an export': (config) =>
+    inFolder((out) => {
+      try {
+        bundleOf({ ...config, batch: 2 }, out);
+      } catch (error) {
+        if (error instanceof Error) return error.message;
+      }
+      return '';
+    }),
 };
+
+function bundleOf(config: TrainConfigInput, out: string) {
+  const exported = parseTrainConfig({ ...config, data: 'synthetic', mixedPrecision: { paramDtype: 'bf16' } });
+  return planBundle(exported, { to: 'accelerate', out, gpusPerMachine: 8 });
+}
+
+function inFolder(use: (folder: string) => string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'left-out-'));
+  try {
+    return use(folder);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
 
 test('every door says what Wan2.2-S2V lacks here, and says nothing of a whole model', () => {
   for (const [door, saysOf] of Object.entries(DOORS)) {
