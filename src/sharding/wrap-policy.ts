@@ -6,6 +6,7 @@ import {
   isUsedFromOutside,
   Linear,
   Module,
+  ModuleDict,
   ModuleList,
   MoeBlock,
   modulesMatching,
@@ -255,11 +256,17 @@ function answerOf(policy: WrapPolicy, module: Module, recurse: boolean, numel: n
 }
 
 /**
- * Returns the layers of a model: the items of its ModuleLists, except the items of lists inside such items (a layer's experts).
+ * Returns the layers of a model: the items of its ModuleLists, except the items of lists inside such items (a layer's experts). If
+ * an item is itself a list or dictionary, which nothing calls, its items are the layers.
  */
 export function layersOf(model: Module): Module[] {
-  if (model instanceof ModuleList) return [...model];
+  if (model instanceof ModuleList) return [...model].flatMap(calledModules);
   return [...model.children.values()].flatMap(layersOf);
+}
+
+function calledModules(item: Module): Module[] {
+  const isCalled = ![ModuleList, ModuleDict].some(({ prototype }) => item.forward === prototype.forward);
+  return isCalled ? [item] : [...item.children.values()].flatMap(calledModules);
 }
 
 function classNamed(name: string, model: Module): ModuleClass {

@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
 import type * as tf from '../../src/core/tf';
 import { Block } from '../../src/nn/block';
-import { ModuleList } from '../../src/nn/containers';
+import { ModuleDict, ModuleList } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
 import { Linear } from '../../src/nn/linear';
 import { GPT, MoeGPT } from '../../src/nn/models/gpt';
@@ -117,6 +117,22 @@ test('every form of parallel.wrap selects its modules', () => {
   assert.deepEqual(chosen({ layerCls: ['TemperatureGating'] }), ['blocks.0.moe.gate', 'blocks.1.moe.gate']);
   assert.deepEqual(chosen({ modules: ['blocks.*.moe', 'ln_f'] }), ['blocks.0.moe', 'blocks.1.moe', 'ln_f']);
   assert.deepEqual(chosen({ minNumParams: 1e8 }), []);
+});
+
+test('the items of a list in a list, or of a dictionary in a list, are blocks, because nothing calls the inner list', () => {
+  const model = new Sized(0, {
+    blocks: new ModuleList<Module>([
+      new ModuleList([new Leaf(5), new Leaf(5)]),
+      new ModuleDict({ mlp: new Leaf(7) }),
+      new Leaf(9),
+    ]),
+  });
+  assert.deepEqual(names(model, wrapPolicyOf('blocks', model)), [
+    'blocks.0.0',
+    'blocks.0.1',
+    'blocks.1.mlp',
+    'blocks.2',
+  ]);
 });
 
 test('a module does not become a unit if another one reads its parameter; the outer unit takes the parameter', () => {

@@ -28,7 +28,7 @@ export function torchScripts(facts: BundleFacts): readonly BundleFile[] {
   const { strategy } = config.parallel;
   const isByUnits = isSharded(strategy, 'gradient');
   const { axes, sizes } = meshOf(facts);
-  return ownScripts('own_torchrun', facts, shape, ({ units, skipsParameters }) => ({
+  return ownScripts(['decided', 'own_torchrun', 'torchrun'], facts, shape, ({ units, skipsParameters }) => ({
     way: `under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}`,
     flags: {
       IS_SHARDED: isByUnits,
@@ -52,7 +52,7 @@ export function torchScripts(facts: BundleFacts): readonly BundleFile[] {
 
 /** Returns train.py of a user's own model for Accelerate, the model's files, the YAML files and the launch scripts. */
 export function ownAccelerateFiles(facts: BundleFacts, shape: OwnBundleModel): readonly BundleFile[] {
-  const scripts = ownScripts('own_accelerate', facts, shape, ({ skipsParameters }) => ({
+  const scripts = ownScripts(['accelerate'], facts, shape, ({ skipsParameters }) => ({
     way: 'by Accelerate',
     inlined: {
       '**ACCELERATOR': acceleratorOptions(
@@ -67,7 +67,7 @@ export function ownAccelerateFiles(facts: BundleFacts, shape: OwnBundleModel): r
 
 /** Returns train.py of a user's own model for DeepSpeed, and the model's files. */
 export function ownDeepSpeedScripts(facts: BundleFacts, shape: OwnBundleModel): readonly BundleFile[] {
-  return ownScripts('own_deepspeed', facts, shape, () => ({
+  return ownScripts(['deepspeed'], facts, shape, () => ({
     way: `by DeepSpeed (stage ${STRATEGIES[facts.config.parallel.strategy].zeroStage})`,
     inlined: { SCHEDULER: schedulerOf(facts.config) },
   }));
@@ -77,7 +77,7 @@ export function ownDeepSpeedScripts(facts: BundleFacts, shape: OwnBundleModel): 
 type OwnFilling = { readonly way: string } & Partial<Pick<Filling, 'flags' | 'constants' | 'inlined'>>;
 
 function ownScripts(
-  template: string,
+  files: readonly string[],
   facts: BundleFacts,
   shape: OwnBundleModel,
   more: (written: WrittenModel) => OwnFilling,
@@ -85,12 +85,12 @@ function ownScripts(
   const { config } = facts;
   const isPython = isPythonCode(shape.code);
   const written = writtenModel(shape);
-  const { files, className, ties, loss } = written;
+  const { className, ties, loss } = written;
   const { way, flags, constants, inlined } = more(written);
-  const templates = ['common', ...(isPython && loss === null ? ['tokens'] : []), 'own', template];
+  const templates = ['common', ...(isPython && loss === null ? ['tokens'] : []), 'own', ...files];
   const isTaken = !isPython && isWordOf(templates, className);
   const filling = withTraining(facts, {
-    title: `Trains ${className}${files[0] === undefined ? '' : ` of ${files[0].path}`} ${way}; see README.md.`,
+    title: `Trains ${className}${written.files[0] === undefined ? '' : ` of ${written.files[0].path}`} ${way}; see README.md.`,
     imports: [isTaken ? `from model import ${className} as Net, loss_of` : written.imports],
     ...(loss === null ? {} : { code: loss }),
     flags: { HAS_TIES: ties.length > 0, WIDENS: written.hasInt32, DRAWS: isPython, ...flags },
@@ -108,5 +108,5 @@ function ownScripts(
       '**ARGUMENTS': written.arguments,
     },
   });
-  return [{ path: 'train.py', text: scriptFrom(templates, filling) }, ...files];
+  return [{ path: 'train.py', text: scriptFrom(templates, filling) }, ...written.files];
 }

@@ -24,7 +24,7 @@ export function torchScript(facts: BundleFacts): BundleFile {
     : wayOfDDP(config);
   const { axes, sizes } = meshOf(facts);
   const names = axes.map((axis) => `"${axis}"`);
-  return scriptOf('torchrun', facts, {
+  return scriptOf(['decided', 'gpt_torchrun', 'torchrun'], facts, {
     title: `Trains a ${TITLES[shape.kind]} under ${way}; see README.md.`,
     flags: {
       IS_SHARDED: isByUnits,
@@ -79,7 +79,7 @@ export function bucketOptions({ parallel: { bucketBytes } }: TrainConfig): reado
 
 /** Returns train.py for Accelerate; the strategy is in the YAML files. */
 export function accelerateScript(facts: BundleFacts): BundleFile {
-  return scriptOf('accelerate', facts, {
+  return scriptOf(['accelerate'], facts, {
     title: `Trains a ${TITLES[builtInShape(facts).kind]} by Accelerate. README.md says how to start it.`,
     inlined: { '**ACCELERATOR': acceleratorOptions(facts) },
   });
@@ -107,7 +107,7 @@ export function deepSpeedScript(facts: BundleFacts): BundleFile {
   const { config } = facts;
   const shape = builtInShape(facts);
   const isPartitioned = STRATEGIES[config.parallel.strategy].zeroStage === 3;
-  return scriptOf('deepspeed', facts, {
+  return scriptOf(['deepspeed'], facts, {
     title: `Trains a ${TITLES[shape.kind]} by DeepSpeed. README.md says how to start it.`,
     flags: { READS_OUTSIDE: isPartitioned && (shape.kind === 'gpt' || shape.tied) },
     inlined: {
@@ -124,7 +124,7 @@ export function schedulerOf({ schedule }: TrainConfig): string {
 }
 
 function scriptOf(
-  file: string,
+  files: readonly string[],
   facts: BundleFacts,
   { title, ...own }: Pick<Filling, 'title'> & Partial<Filling>,
 ): BundleFile {
@@ -142,7 +142,7 @@ function scriptOf(
       ...own.inlined,
     },
   });
-  return { path: 'train.py', text: scriptFrom([shape.kind, 'common', file], filling) };
+  return { path: 'train.py', text: scriptFrom([shape.kind, 'common', ...files], filling) };
 }
 
 /** Adds what a script has of the training: optimizer, schedule, steps. */
@@ -150,18 +150,26 @@ export function withTraining(
   facts: BundleFacts,
   { title, flags, constants, inlined, ...rest }: Pick<Filling, 'title'> & Partial<Filling>,
 ): Filling {
-  const { config, firstStep } = facts;
+  const { config, firstStep, shape } = facts;
   const optimizer = torchOptimizer(config);
+  const [isOwn, isVideo] = [shape.kind === 'own', shape.kind === 'dit'];
   return {
     ...rest,
     title,
     flags: {
       ...scheduleFlags(config),
-      ...flags,
+      HAS_TOKENS: !isOwn && !isVideo,
+      IS_OWN: isOwn,
+      IS_VIDEO: isVideo,
+      IS_SPLIT: false,
+      READS_OUTSIDE: false,
+      ENCODES: false,
+      DRAWS: false,
       IS_CONTINUED: firstStep > 0,
       ACCUMULATES: config.accumulation > 1,
       CLIPS: config.clipNorm !== null,
       FREEZES: config.frozen.length > 0,
+      ...flags,
     },
     constants: { ...trainingConstants(facts), ...constants },
     inlined: {
@@ -169,6 +177,7 @@ export function withTraining(
       OPTIMIZER: `torch.optim.${optimizer.name}`,
       '**OPTIONS': keywords(optimizer.args),
       STEP_NUMBER: firstStep > 0 ? 'FIRST_STEP + step + 1' : 'step + 1',
+      '{FORMAT}': isOwn || isVideo ? '.8f' : '.6f',
       ...inlined,
     },
   };
@@ -368,7 +377,7 @@ function withValues(text: string, names: readonly string[], constants: Filling['
 function withInlined(code: string, inlined: Filling['inlined']): string {
   return Object.entries(inlined).reduce((text, [name, value]) => {
     if (!text.includes(name)) return text;
-    const words = name.replaceAll(/[*()]/g, '\\$&');
+    const words = name.replaceAll(/[*(){}]/g, '\\$&');
     const place = new RegExp(`${value === '' ? '(?:, )?' : ''}(?<!\\w)${words}(?!\\w)`, 'g');
     return text.replaceAll(place, () => value);
   }, code);
@@ -416,13 +425,17 @@ function used(parts: readonly Part[]): Part[] {
 /** Returns the imports of names that the code has: those of Python itself, and the others, sorted as isort does by default. */
 function importsOf(imports: readonly string[], code: string): readonly [string, string] {
   const words = wordsOf(code);
-  const kept = imports.flatMap((line) => {
+  const named = imports.flatMap((line) => {
     const [, start = '', list = ''] = /^(from .* import |import )(.*)$/.exec(line) ?? [];
     const names = list
       .split(', ')
       .filter((name) => words.has(name.split(' as ').at(-1)?.split('.')[0] ?? ''));
-    return names.length === 0 ? [] : [`${start}${names.join(', ')}`];
+    return names.map((name) => ({ start, name }));
   });
+  // A line per module for the names that several files import from it.
+  const namesFrom = (from: string): string =>
+    [...new Set(named.flatMap(({ start, name }) => (start === from ? [name] : [])))].sort().join(', ');
+  const kept = named.map(({ start, name }) => `${start}${start === 'import ' ? name : namesFrom(start)}`);
   const module = (text: string): string => text.split(' ')[1] ?? '';
   const sorted = [...new Set(kept)].sort(
     (a, b) => Number(a.startsWith('from')) - Number(b.startsWith('from')) || (module(a) < module(b) ? -1 : 1),

@@ -51,7 +51,7 @@ export function videoScripts(facts: BundleFacts): BundleFile[] {
     inlined: inlinedOf(facts),
   });
   return [
-    { path: 'train.py', text: scriptFrom(['common', 'video'], filling) },
+    { path: 'train.py', text: scriptFrom(['common', 'decided', 'video', 'torchrun'], filling) },
     { path: 'model.py', text: modelText(names) },
   ];
 }
@@ -72,6 +72,7 @@ function flagsOf(config: TrainConfig, shape: VideoBundleModel) {
     IS_ON_HOST: config.offload.parameters,
     IS_ZERO_1: shardsOptimizer(config),
     HAS_EXPERTS: shape.experts === 2,
+    ACCUMULATES: true, // a loop also over one microbatch
     ENCODES: textEncoder !== null,
     SHARDS_ENCODER: textEncoder?.fsdp === true,
     RECOMPUTES: activationCheckpointing !== null,

@@ -1,4 +1,4 @@
-"""train.py for DeepSpeed; the strategy and the optimizer are in ds_config.json."""
+"""The steps of each train.py for DeepSpeed; the strategy and the optimizer are in ds_config.json."""
 
 import os
 from typing import Any
@@ -10,25 +10,32 @@ import torch.distributed as dist
 from torch.optim.lr_scheduler import LambdaLR
 
 from .common import ACCUMULATION, FIRST_STEP, HERE, STEPS, FREEZES, FROZEN, lr_factor, read_batch, trained, weights
-from .gpt import GPT, read_outside
+from .gpt import read_outside
+from .own import MODEL, RANKS, SEED, Batches, loaded_model
+from .traced import loss_of
 
 # Decided by an export.
-ACCUMULATES, READS_OUTSIDE = False, False
-MODEL, STEP_NUMBER = GPT, 1
+IS_OWN, ACCUMULATES, READS_OUTSIDE, DRAWS = (False,) * 4
+STEP_NUMBER, FORMAT = 1, ".6f"
 SCHEDULER: Any = lambda optimizer: LambdaLR(optimizer, lr_factor)
 
 
 def main():
     deepspeed.init_distributed()
     rank, world = dist.get_rank(), dist.get_world_size()
-    tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]
-    if tokens.shape[0] != world:
-        raise SystemExit(f"data/tokens.npy has batches for {tokens.shape[0]} data-parallel ranks, not {world}")
-    model = MODEL()
-    model.load_state_dict(weights())
-    if FREEZES:
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(FROZEN.match(name) is None)
+    if IS_OWN:
+        if world != RANKS:
+            raise SystemExit(f"data/ has batches for {RANKS} ranks, not {world}")
+        model = loaded_model()
+    else:
+        tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]
+        if tokens.shape[0] != world:
+            raise SystemExit(f"data/tokens.npy has batches for {tokens.shape[0]} data-parallel ranks, not {world}")
+        model = MODEL()
+        model.load_state_dict(weights())
+        if FREEZES:
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(FROZEN.match(name) is None)
     if READS_OUTSIDE:
         for parameter in read_outside(model):
             deepspeed.zero.register_external_parameter(model, parameter)
@@ -38,24 +45,34 @@ def main():
         config=os.path.join(HERE, "ds_config.json"),
         lr_scheduler=SCHEDULER,
     )
+    if IS_OWN:
+        batches = Batches(rank, engine.device)
+    if DRAWS:
+        torch.manual_seed(SEED + 1 + rank)  # random layers draw the numbers of the run from which this script was made
     for step in range(STEPS):
         total = torch.zeros((), device=engine.device)
         if ACCUMULATES:
             for i in range(ACCUMULATION):
-                inputs, targets = read_batch(tokens, rank, step * ACCUMULATION + i, engine.device)
-                loss = engine(inputs, targets)
+                if IS_OWN:
+                    loss = loss_of(engine, batches.read(step * ACCUMULATION + i))
+                else:
+                    inputs, targets = read_batch(tokens, rank, step * ACCUMULATION + i, engine.device)
+                    loss = engine(inputs, targets)
                 engine.backward(loss)  # divides by ACCUMULATION
                 engine.step()  # steps after the last microbatch
                 total += loss.detach() / ACCUMULATION
         else:
-            inputs, targets = read_batch(tokens, rank, step, engine.device)
-            loss = engine(inputs, targets)
+            if IS_OWN:
+                loss = loss_of(engine, batches.read(step))
+            else:
+                inputs, targets = read_batch(tokens, rank, step, engine.device)
+                loss = engine(inputs, targets)
             engine.backward(loss)
             engine.step()
             total += loss.detach()
         dist.all_reduce(total)
         if rank == 0:
-            print(f"step {STEP_NUMBER} loss {total.item() / world:.6f}", flush=True)
+            print(f"step {STEP_NUMBER} loss {total.item() / world:{FORMAT}}", flush=True)
     engine.save_checkpoint(os.path.join(HERE, "checkpoint"))
     dist.destroy_process_group()
 

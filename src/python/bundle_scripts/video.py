@@ -1,4 +1,4 @@
-"""train.py of a video model, for torchrun, Slurm and Kubernetes: DDP, ZeroRedundancyOptimizer or fully_shard."""
+"""Parts of train.py of a video model for torchrun: its batches, the model with its text encoder, and the loss."""
 
 import functools
 import os
@@ -7,33 +7,23 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 import torch.nn as nn
 from safetensors.torch import load_file
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.optim.lr_scheduler import LambdaLR
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.checkpoint import checkpoint
 
 from shardlab_torch.dit import new_dit
 from shardlab_torch.t5 import T5Encoder
 
-from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, FREEZES, FROZEN, HERE, STEPS, lr_factor, trained, weights
+from .common import FREEZES, FROZEN, HERE, weights
+from .decided import AUTOCASTS, AXES, IS_ON_HOST, IS_SHARDED, LOW, SHARDING, SIZES, WRAPS_BLOCKS, WRAPS_LINEARS
 
 # Decided by an export.
-IS_SHARDED, IS_ON_HOST, IS_ZERO_1, HAS_EXPERTS, ENCODES, SHARDS_ENCODER, RECOMPUTES, WRAPS_BLOCKS, WRAPS_LINEARS = (False,) * 9
-ACCUMULATES, SYNCS_LAST, AUTOCASTS, CLIPS, HAS_SCHEDULE = (False,) * 5
-OPTIMIZER: Any = torch.optim.AdamW
-LOW = torch.bfloat16
-OPTIONS: dict[str, Any] = {}
-SHARDING: dict[str, Any] = dict(mp_policy=MixedPrecisionPolicy(), offload_policy=CPUOffloadPolicy())
+HAS_EXPERTS, SHARDS_ENCODER, RECOMPUTES = False, False, False
 GATHERING: dict[str, Any] = {}
-BUCKETS: dict[str, Any] = {}
-SIZES: tuple[int, ...] = (1,)
-AXES: tuple[str, ...] = ("dp",)
-STEP_NUMBER, NTH = 1, 1
+NTH = 1
 
 RANKS = 1  # data-parallel ranks, of which each has batches
 SHAPE: dict[str, Any] = {}
@@ -135,63 +125,3 @@ def loss_of(model, batch):
     else:
         output = model(latents, timesteps, text, *audio)
     return (output.float() - velocity).square().mean()
-
-
-def main():
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
-    if world != RANKS:
-        raise SystemExit(f"data/ has batches for {RANKS} ranks, not {world}")
-    batches = Batches(rank, device)
-    if ENCODES:
-        encoder = frozen_encoder(device)
-    if IS_SHARDED:
-        model = sharded_model(device)
-    else:
-        model = new_model()
-        model.load_state_dict(weights())
-        devices = [device] if cuda else None
-        model = nn.parallel.DistributedDataParallel(model.to(device), device_ids=devices, **BUCKETS)
-    if IS_ZERO_1:
-        optimizer = ZeroRedundancyOptimizer(trained(model), optimizer_class=OPTIMIZER, **OPTIONS)
-    else:
-        optimizer = OPTIMIZER(trained(model), **OPTIONS)
-    if HAS_SCHEDULE:
-        scheduler = LambdaLR(optimizer, lr_factor)
-    for step in range(STEPS):
-        total = torch.zeros((), device=device)
-        for i in range(ACCUMULATION):
-            if SYNCS_LAST:
-                if IS_SHARDED:
-                    model.set_requires_gradient_sync(i == ACCUMULATION - 1)
-                else:
-                    model.require_backward_grad_sync = i == ACCUMULATION - 1
-            batch = batches.read(step * ACCUMULATION + i)
-            if ENCODES:
-                batch[3] = encoded(encoder, batch[3])
-            loss = loss_of(model, batch)
-            (loss / ACCUMULATION).backward()
-            total += loss.detach() / ACCUMULATION
-        if CLIPS:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-        optimizer.step()
-        if HAS_SCHEDULE:
-            scheduler.step()
-        optimizer.zero_grad()
-        dist.all_reduce(total)
-        if rank == 0:
-            print(f"step {STEP_NUMBER} loss {total.item() / world:.8f}", flush=True)
-    saving = dist.new_group(backend="gloo")  # its threads end with main(); threads of gloo may abort while Python exits
-    if IS_SHARDED:
-        dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(HERE, "checkpoint"), process_group=saving)
-    else:
-        dcp.save({"model": model.module.state_dict()}, checkpoint_id=os.path.join(HERE, "checkpoint"), process_group=saving)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

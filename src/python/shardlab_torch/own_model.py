@@ -20,7 +20,7 @@ from .dropout import Draws
 from .errors import Json, ShardlabError
 from .layout import Layout
 from .model_states import clean_name
-from .stages import Stages, frozen_names
+from .stages import Stages, frozen_names, has_no_forward
 
 
 class OwnStages(Stages):
@@ -58,10 +58,8 @@ class OwnStages(Stages):
         return {name: each for name, each in named if name in self._stored}
 
     def blocks(self, module: nn.Module) -> list[tuple[int, nn.Module]]:
-        longest: list[nn.Module] = []
-        for each in module.modules():
-            if isinstance(each, nn.ModuleList) and len(each) > len(longest):
-                longest = list(each)
+        lists = [_called(each) for each in module.modules() if isinstance(each, nn.ModuleList)]
+        longest = max(lists, key=len, default=[])
         return list(enumerate(longest))
 
 
@@ -227,6 +225,13 @@ class OwnClass:
 
     def wrong(self, place: str, says: str, code: str = "CONFIG") -> ShardlabError:
         return ShardlabError(code, f"model.python: {place}: {says}")
+
+
+def _called(module: nn.Module) -> list[nn.Module]:
+    """Returns a module, or the modules in a list or dictionary, which itself has no forward."""
+    if not has_no_forward(module):
+        return [module]
+    return [inner for each in module.children() for inner in _called(each)]
 
 
 def _said(error: Exception) -> str:

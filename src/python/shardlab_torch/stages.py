@@ -122,6 +122,11 @@ def fits(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(want in ("*", part) for part, want in zip(parts, wanted, strict=True))
 
 
+def has_no_forward(module: nn.Module) -> bool:
+    """Whether a module is a list or dictionary that nothing calls, so that FSDP cannot gather it."""
+    return isinstance(module, (nn.ModuleList, nn.ModuleDict)) and type(module).forward is nn.Module.forward
+
+
 def frozen_names(model: nn.Module, patterns: Iterable[str]) -> set[str]:
     """
     Returns the parameters that patterns name, directly or by their module. Raises ShardlabError for a pattern without a match.

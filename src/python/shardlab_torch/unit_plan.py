@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from .errors import Json, ShardlabError
-from .stages import Stages, fits
+from .stages import Stages, fits, has_no_forward
 from .strategy import wrapped_modules
 
 # The strategy of modules whose parameters stay whole, and whose gradients stay on their rank.
@@ -59,7 +59,7 @@ class UnitPlan:
 
     def _require_forward(self, module: nn.Module) -> None:
         """Raises ShardlabError for a module that the model does not call, because FSDP gathers a unit when it is called."""
-        is_list = isinstance(module, (nn.ModuleList, nn.ModuleDict)) and type(module).forward is nn.Module.forward
+        is_list = has_no_forward(module)
         if is_list or isinstance(module, nn.Embedding):
             why = "is a list without a forward" if is_list else "is an embedding, which the model reads without calling it"
             raise ShardlabError(

@@ -43,7 +43,7 @@ export function mergeForwards(first: RecordedForward, variants: readonly Variant
     first.body,
     variants.map(({ forward }) => forward.body),
   );
-  const constants = new Map<string, SeenValue>();
+  const constants = new Map<string, NamedConstant>();
   const values = first.values.map((value, id): TracedValue => {
     const all = variants.map(({ forward }) => forward.values[id]);
     const same = all.filter(
@@ -61,17 +61,31 @@ export function mergeForwards(first: RecordedForward, variants: readonly Variant
     return {
       dtype: value.dtype,
       shape,
-      source: sourceOf(value, same, `constant_${constants.size}`, { merger, constants }),
+      source: sourceOf(value, same, merger, constants),
     };
   });
-  return { values, body, constants };
+  return {
+    values,
+    body,
+    constants: new Map([...constants.values()].map(({ name, value }) => [name, value])),
+  };
 }
 
+/** A constant, with its name in the program. */
+interface NamedConstant {
+  readonly name: string;
+  readonly value: SeenValue;
+}
+
+/**
+ * Returns where a tensor comes from. `constants` has the constants by `keyOf`, and gets new ones. Equal constants have one name, so
+ * calls and modules with equal constants have the same code.
+ */
 function sourceOf(
   value: SeenValue,
   others: readonly SeenValue[],
-  name: string,
-  { merger, constants }: { readonly merger: Merger; readonly constants: Map<string, SeenValue> },
+  merger: Merger,
+  constants: Map<string, NamedConstant>,
 ): TracedValue['source'] {
   if (value.source.kind !== 'constant') return value.source;
   const all = [value, ...others];
@@ -79,11 +93,18 @@ function sourceOf(
   const [number, ...otherNumbers] = numbers;
   if (number !== undefined && otherNumbers.every((part) => part !== undefined))
     return { kind: 'number', value: merger.number(number, otherNumbers, 'a number in the code') };
-  const text = (part: SeenValue): string => JSON.stringify([part.shape, part.source]);
-  if (others.some((part) => text(part) !== text(value)))
+  const key = keyOf(value);
+  if (others.some((part) => keyOf(part) !== key))
     throw new Difference('a tensor of values in the code differs between batches', '');
-  constants.set(name, value);
-  return { kind: 'constant', name };
+  const constant = constants.get(key) ?? { name: `constant_${constants.size}`, value };
+  constants.set(key, constant);
+  return { kind: 'constant', name: constant.name };
+}
+
+/** Returns a text that only equal constants have; bytes tell infinities from each other and from NaN, which JSON does not. */
+function keyOf({ dtype, shape, source }: SeenValue): string {
+  const values = source.kind === 'constant' ? source.values : [];
+  return `${dtype} ${shape} ${Buffer.from(Float64Array.from(values).buffer).toString('latin1')}`;
 }
 
 /** Returns the number that all elements of a constant are; undefined if they differ. */

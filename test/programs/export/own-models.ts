@@ -159,14 +159,15 @@ export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
     loss: classified,
     parallel: { wrap: { modules: ['experts.*'] } },
   },
-  'residual blocks that share a class': {
+  'residual blocks that share a class and a constant, one of them called twice': {
     model: ({ nn, tf }: RankScope) => {
       class Residual extends nn.Module {
         norm = new nn.RMSNorm(7, { eps: 1e-6 });
         fc = new nn.Linear(7, 7);
         scale = new nn.Parameter(tf.fill([7], 0.5));
         forward(x: tfjs.Tensor) {
-          return x.add(this.fc.apply(this.norm.apply(x)).tanh().mul(this.scale.tensor));
+          const signs = tf.tensor1d([1, -1, 1, -1, 1, -1, 1]);
+          return x.add(this.fc.apply(this.norm.apply(x)).tanh().mul(this.scale.tensor).mul(signs));
         }
       }
       class Net extends nn.Module {
@@ -174,7 +175,7 @@ export const OWN_MODELS: Readonly<Record<string, OwnTraining>> = {
         blocks = new nn.Sequential(new Residual(), new Residual(), new Residual());
         head = new nn.Linear(7, 5);
         forward(x: tfjs.Tensor) {
-          return this.head.apply(this.blocks.apply(this.first.apply(x)));
+          return this.head.apply(this.blocks.apply(this.first.apply(this.first.apply(x))));
         }
       }
       return new Net();

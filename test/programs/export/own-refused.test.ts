@@ -128,6 +128,34 @@ test('a number that follows the square of the batch fixes the batch, and bounds 
   assert.doesNotMatch(code, /nan/);
 });
 
+test('equal tensors of values in the code have one name, so a module may be called twice, and modules share a class', async (context) => {
+  const source = `({ tf, nn }) => {
+  class Scaled extends nn.Module {
+    fc = new nn.Linear(7, 7);
+    forward(x) {
+      const bounded = x.minimum(tf.tensor1d([Infinity, 1, 1, 1, 1, 1, 1])).maximum(tf.tensor1d([-Infinity, 1, 1, 1, 1, 1, 1]));
+      return this.fc.apply(bounded).mul(tf.tensor1d([1, 2, 3, 4, 5, 6, 7]));
+    }
+  }
+  class Net extends nn.Module {
+    scaled = new Scaled();
+    other = new Scaled();
+    head = new nn.Linear(7, 1);
+    forward(x) { return this.head.apply(this.other.apply(this.scaled.apply(this.scaled.apply(x)))); }
+  }
+  return new Net();
+}`;
+  const model = Object.assign(() => undefined, { toString: () => source }) as never; // ranks compile the source
+  const run = await job.train({ model, data: data as never, loss: loss as never, steps: 2 });
+  const out = join(testFolder(context), 'bundle');
+  await run.export({ to: 'torchrun', out });
+  await run.dispose();
+  const code = read(join(out, 'model.py'));
+  assert.equal(code.match(/^class Scaled/gm)?.length, 1);
+  // The two infinities are different constants.
+  assert.deepEqual(code.match(/(?<=constant\(")\w+/g), ['constant_0', 'constant_1', 'constant_2']);
+});
+
 test('the script has the units of the run, and the report says so', async (context) => {
   const out = join(testFolder(context), 'bundle');
   const run = await job.train({

@@ -1,12 +1,9 @@
-import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import type { Job } from '../../../src/session/run/job';
-import { launch } from '../../../src/session/run/launch';
-import { lossesOf, testFolder } from './export-fixture';
+import { assertSameLosses, IS_WHOLE, lossesOf, oneJob, testFolder } from './export-fixture';
 import { OWN_MODELS } from './own-models';
 import { PYTHON_MODELS } from './python-models';
 
@@ -22,20 +19,7 @@ function without(name: string): string | false {
 const RANKS = 2;
 const STEPS = 4;
 
-let job: { readonly engine: 'wasm' | 'torch'; readonly running: Job } | undefined;
-after(async () => {
-  await job?.running.shutdown();
-});
-
-/** Returns a job of an engine; one job runs at a time. */
-async function jobOf(engine: 'wasm' | 'torch'): Promise<Job> {
-  if (job?.engine === engine) return job.running;
-  await job?.running.shutdown();
-  job = undefined;
-  const options = { engine, ranks: RANKS, ...(engine === 'wasm' && { blas: 'none' as const }) };
-  job = { engine, running: await launch(options) };
-  return job.running;
-}
+const jobOf = oneJob();
 
 /** Accelerate trains under DDP on CPUs, whatever the YAML says. */
 const TARGETS = [
@@ -46,8 +30,7 @@ const TARGETS = [
 ] as const;
 
 /** Four models of each language, each by one of the targets; SHARDLAB_ALL_PLACES=1 runs all models by all targets. */
-const isWhole = process.env.SHARDLAB_ALL_PLACES === '1';
-const most = isWhole ? undefined : TARGETS.length;
+const most = IS_WHOLE ? undefined : TARGETS.length;
 const MODELS = [
   ...Object.entries(OWN_MODELS)
     .slice(0, most)
@@ -59,7 +42,7 @@ const MODELS = [
 
 for (const [i, [engine, name, training]] of MODELS.entries()) {
   for (const [at, [to, strategy, script]] of TARGETS.entries()) {
-    if (!isWhole && i % TARGETS.length !== at) continue;
+    if (!IS_WHOLE && i % TARGETS.length !== at) continue;
     test(`${to} trains ${name} under ${strategy} with the losses of the run here`, {
       skip: without(to),
     }, async (context) => {
@@ -70,17 +53,14 @@ for (const [i, [engine, name, training]] of MODELS.entries()) {
         parallel: { ...training.parallel, strategy },
       };
       const input = { ...training, ...settings } as TrainConfigInput; // each training has its own types
-      const run = await (await jobOf(engine)).train(input);
+      const run = await (
+        await jobOf({ engine, ranks: RANKS, ...(engine === 'wasm' && { blas: 'none' }) })
+      ).train(input);
       const out = join(folder, 'bundle');
       await run.export({ to, out });
       await run.step(STEPS);
       const there = await lossesOf(out, script, { ACCELERATE_USE_CPU: 'true', DS_ACCELERATOR: 'cpu' });
-      assert.equal(there.length, STEPS);
-      for (const [step, loss] of run.losses.entries())
-        assert.ok(
-          Math.abs(loss - (there[step] ?? 0)) <= 1e-5,
-          `step ${step + 1}: ${run.losses} here, ${there} there`,
-        );
+      assertSameLosses(run.losses, there, STEPS);
       await run.dispose();
       rmSync(folder, { recursive: true, force: true });
     });

@@ -1,56 +1,30 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import type { Job } from '../../../src/session/run/job';
-import { launch } from '../../../src/session/run/launch';
 import { checkForTorch } from '../../../src/torch/settings';
-import { lossesOf, testFolder } from './export-fixture';
+import { assertSameLosses, IS_WHOLE, lossesOf, oneJob, PLACES, testFolder } from './export-fixture';
 import { PYTHON_FILE, PYTHON_MODELS } from './python-models';
 
-const WORLDS = [1, 2, 4];
-const STRATEGIES = ['NO_SHARD', 'FULL_SHARD'] as const;
 const STEPS = 4;
+const jobOf = oneJob();
 
-let job: { readonly world: number; readonly running: Job } | undefined;
-after(async () => {
-  await job?.running.shutdown();
-});
-
-/** Returns a job of this number of ranks of PyTorch; one job runs at a time. */
-async function jobOf(world: number): Promise<Job> {
-  if (job?.world === world) return job.running;
-  await job?.running.shutdown();
-  job = undefined;
-  job = { world, running: await launch({ engine: 'torch', ranks: world }) };
-  return job.running;
-}
-
-/** Each model in one of six places; SHARDLAB_ALL_PLACES=1 runs each model in all of them. */
-const PLACES = WORLDS.flatMap((world) => STRATEGIES.map((strategy) => ({ world, strategy })));
-const isWhole = process.env.SHARDLAB_ALL_PLACES === '1';
-
+// Each model in one of six places; SHARDLAB_ALL_PLACES=1 runs each model in all of them.
 for (const [at, { world, strategy }] of PLACES.entries()) {
   for (const [i, [name, training]] of Object.entries(PYTHON_MODELS).entries()) {
-    if (!isWhole && i % PLACES.length !== at) continue;
+    if (!IS_WHOLE && i % PLACES.length !== at) continue;
     test(`torchrun trains ${name} on ${world} ranks under ${strategy} with the losses of the run here`, async (context) => {
       const folder = testFolder(context);
       const config: TrainConfigInput = {
         ...{ ...training, steps: STEPS, optimizer: { lr: 0.01 }, seed: 3 },
         parallel: { ...training.parallel, strategy },
       };
-      const run = await (await jobOf(world)).train(config);
+      const run = await (await jobOf({ engine: 'torch', ranks: world })).train(config);
       const out = join(folder, 'bundle');
       await run.export({ to: 'torchrun', out });
       await run.step(STEPS);
-      const there = await lossesOf(out);
-      assert.equal(there.length, STEPS);
-      for (const [step, loss] of run.losses.entries())
-        assert.ok(
-          Math.abs(loss - (there[step] ?? 0)) <= 1e-5,
-          `step ${step + 1}: ${run.losses} here, ${there} there`,
-        );
+      assertSameLosses(run.losses, await lossesOf(out), STEPS);
       await run.dispose();
       rmSync(folder, { recursive: true, force: true });
     });
@@ -118,7 +92,7 @@ for (const [name, [lines, message, file = 'net.py']] of Object.entries(REFUSED))
     const path = join(folder, 'own', file);
     writeFileSync(path, lines.join('\n').replace('{outside}', join(folder, 'outside')));
     const model = { python: path, class: 'Net', batches: 'batches', loss: 'mse_loss' } as const;
-    const run = await (await jobOf(1)).train({ model, steps: 2 });
+    const run = await (await jobOf({ engine: 'torch', ranks: 1 })).train({ model, steps: 2 });
     const out = join(folder, 'bundle');
     await assert.rejects(run.export({ to: 'torchrun', out }), { code: 'CONFIG', message });
     assert.ok(!existsSync(out));
@@ -131,7 +105,7 @@ test("a bundle has the user's files as they stand, those beside it, and the pack
   const out = join(testFolder(context), 'bundle');
   const [, training] = Object.entries(PYTHON_MODELS).find(([name]) => name.startsWith('two towers')) ?? [];
   assert.ok(training !== undefined);
-  const run = await (await jobOf(1)).train({ ...training, steps: 2 });
+  const run = await (await jobOf({ engine: 'torch', ranks: 1 })).train({ ...training, steps: 2 });
   const losses = await run.step(1);
   assert.ok(losses !== undefined);
   const report = await run.export({ to: 'slurm', out });
@@ -148,6 +122,37 @@ test("a bundle has the user's files as they stand, those beside it, and the pack
   await run.dispose();
 });
 
+test('the blocks of a list of lists are units, here and in a bundle', async (context) => {
+  const folder = testFolder(context);
+  const path = join(folder, 'net.py');
+  const lines = [
+    ...[...HEAD, ...NET.slice(0, 3)],
+    '        rows = ([nn.Linear(2, 2), nn.Linear(2, 2)], [nn.Linear(2, 2), nn.Linear(2, 1)])',
+    '        self.rows = nn.ModuleList(nn.ModuleList(row) for row in rows)',
+    '    def forward(self, x):',
+    '        for row in self.rows:',
+    '            for layer in row:',
+    '                x = layer(x)',
+    '        return x',
+  ];
+  writeFileSync(path, [...lines, ...BATCHES].join('\n'));
+  const model = { python: path, class: 'Net', batches: 'batches', loss: 'mse_loss' } as const;
+  const run = await (await jobOf({ engine: 'torch', ranks: 1 })).train({
+    model,
+    steps: 2,
+    parallel: { strategy: 'FULL_SHARD' },
+  });
+  const out = join(folder, 'bundle');
+  await run.export({ to: 'torchrun', out });
+  await run.step(2);
+  assertSameLosses(run.losses, await lossesOf(out), 2);
+  await run.dispose();
+  assert.match(
+    readFileSync(join(out, 'train.py'), 'utf8'),
+    /^UNITS = \["rows\.1\.1", "rows\.1\.0", "rows\.0\.1", "rows\.0\.0"\]/m,
+  );
+});
+
 test('data and batch have no effect beside model.batches, and a warning says so', async () => {
   const [, mlp] = Object.entries(PYTHON_MODELS)[0] ?? [];
   assert.deepEqual(checkForTorch(parseTrainConfig({ ...mlp, batch: 3, data: 'synthetic' }), 'fsdp2', 1), [
@@ -158,7 +163,7 @@ test('data and batch have no effect beside model.batches, and a warning says so'
 
 test('a model with batches of its own names what it cannot do, and what is wrong with its functions', async (context) => {
   const folder = testFolder(context);
-  const running = await jobOf(1);
+  const running = await jobOf({ engine: 'torch', ranks: 1 });
   const [, mlp] = Object.entries(PYTHON_MODELS)[0] ?? [];
   const run = await running.train({ ...mlp });
   await run.step();
