@@ -65,6 +65,21 @@ describe('the ledger of cells of Python', () => {
     assert.deepEqual(byCollective(newest(), 'plain'), collectivesByFormula('plain'));
   });
 
+  it('forgets the bytes of a tensor although an interrupt ended the callback that forgets them', async () => {
+    const said = await python(`
+import sys
+def interrupt(frame, event, arg):
+    if frame.f_code.co_name == 'freed':
+        raise KeyboardInterrupt
+large = torch.ones(10_000)
+sys.settrace(interrupt)
+del large
+sys.settrace(None)`);
+    assert.match(textOf(said), /KeyboardInterrupt/);
+    await python(`${setup('plain', 'SGD')}\n${loop('plain', 0, 1)}`);
+    assert.ok(newest().memory.peakBytes < 40_000, String(newest().memory.peakBytes));
+  });
+
   it('keeps no tensor and no model alive', async () => {
     await python(`import gc, weakref\n${setup('plain', 'SGD')}\n${loop('plain', 0, 2)}`);
     await python(`
@@ -197,13 +212,16 @@ for step in range(3, 6):
     await python(`
 ${setup('fsdp2', 'AdamW')}
 loss_of(model, 0).backward()
-torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor().item()
 optimizer.step()`);
     const norms = newest().collectives.filter(({ cause }) => cause === 'norm');
     assert.deepEqual(
       norms.map(({ op, bytes }) => [op, bytes]),
       [['allReduce', 4 * 11]],
     );
+    const { steps } = await job.frames();
+    const [gradNorm] = steps.column('gradNorm').values;
+    assert.deepEqual(await job.get('norm'), [gradNorm, gradNorm]);
     job.record('closures');
     await python(`
 model = Net()
@@ -216,6 +234,36 @@ for step in range(3):
         return loss
     optimizer.step(closure)`);
     assert.equal(job.losses.length, 3);
+  });
+
+  it('records the loss before a scaler multiplied it, and a step whose update a scaler left out', async () => {
+    await python(`
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = loss_of(model, step)
+    losses.append(loss.item())
+    scaler.scale(loss).backward()
+    if step == 1:
+        model.head.bias.grad[0] = float('inf')
+    scaler.step(optimizer)
+    scaler.update()
+assert scaler.get_scale() == 2.0**9`);
+    const [one = [], two = []] = (await job.get('losses')) as unknown as number[][];
+    assert.deepEqual(
+      job.losses,
+      one.map((loss, i) => (loss + (two[i] ?? Number.NaN)) / 2),
+    );
+    // The update is left out in another cell than its backward.
+    await python(`
+optimizer.zero_grad()
+scaler.scale(loss_of(model, 3)).backward()
+model.head.bias.grad[0] = float('inf')`);
+    assert.equal(job.losses.length, 3);
+    await python('scaler.step(optimizer); scaler.update()');
+    assert.equal(job.losses.length, 4);
   });
 
   it('sees the schedule of a pipeline and the collectives of tensor parallelism', async () => {

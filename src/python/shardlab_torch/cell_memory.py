@@ -58,6 +58,7 @@ class CellMemory(StorageLedger):
         Begins a cell's first step; `elsewhere` are states of runs, which do not belong to cells. `after_others` says whether other work
         than cells was done since the last cell.
         """
+        self._storages.drop_freed()
         if after_others:
             self._look(ELSEWHERE)
             for tensor in self._models.tensors_of_variables():

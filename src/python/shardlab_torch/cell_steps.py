@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from .cell_models import CellModels
 from .cell_recorder import CellRecorder, EndedStep, Moment
@@ -213,8 +214,9 @@ def scalar_of(value: Any) -> float | None:
         return float(value)
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.is_complex() or value.device.type == "meta":
         return None
-    if hasattr(value, "full_tensor"):
-        return None  # the value of a DTensor may be on other ranks
+    if isinstance(value, DTensor):
+        # Otherwise, other ranks have parts of the value.
+        return scalar_of(value.to_local()) if all(each.is_replicate() for each in value.placements) else None
     return float(value.detach())
 
 
