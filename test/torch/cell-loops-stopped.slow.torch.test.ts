@@ -336,7 +336,7 @@ for step in range(3):
 graphs = torch._dynamo.utils.counters['stats']['unique_graphs']
 breaks = sum(torch._dynamo.utils.counters['graph_break'].values())`;
     const said = textOf(await python(source));
-    assert.match(said, /note: this rank runs code of torch\.compile/);
+    assert.match(said, /note: this cell runs code of torch\.compile/);
     assert.deepEqual(
       [await job.get('graphs'), await job.get('breaks')],
       [

@@ -46,7 +46,7 @@ _NORMS: tuple[tuple[Any, str], ...] = (
 )
 
 COMPILED = (
-    "note: this rank runs code of torch.compile. The ledger sees its inputs, outputs and the collectives around it, but not the "
+    "note: this cell runs code of torch.compile. The ledger sees its inputs, outputs and the collectives around it, but not the "
     "tensors and collectives within it; to see these, run the loop once without torch.compile. This note appears once"
 )
 
@@ -89,6 +89,8 @@ class CellLedger:
         self._stepping: list[tuple[int, float]] = []
         self._has_pass = False
         self._has_updated = False
+        # The number of pieces of code that torch.compile had compiled when the cell began.
+        self._num_compiled = 0
         self._has_noted = False
         self._after_others = True
         os.register_at_fork(after_in_child=self._forget_observers)
@@ -99,6 +101,7 @@ class CellLedger:
         self._marks.clear()
         self._stepping.clear()
         self._has_pass = False
+        self._num_compiled = _num_compiled()
         self._models.drop_garbage()
         self._recorder.open((state for run in runs for state in run.states), self._after_others)
         self._after_others = False
@@ -318,11 +321,14 @@ class CellLedger:
         self._observers.clear()
 
     def _note_compiled(self) -> None:
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if self._has_noted or dynamo is None or dynamo.counters["frames"]["ok"] == 0:
-            return
-        self._has_noted = True
-        print(COMPILED, file=sys.stderr)
+        if not self._has_noted and _num_compiled() > self._num_compiled:
+            self._has_noted = True
+            print(COMPILED, file=sys.stderr)
+
+
+def _num_compiled() -> int:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["frames"]["ok"])
 
 
 def wrap(stack: ExitStack, place: Any, name: str, replacement: Callable[..., Any]) -> None:
