@@ -217,7 +217,10 @@ def scalar_of(value: Any) -> float | None:
     if isinstance(value, DTensor):
         # Otherwise, other ranks have parts of the value.
         return scalar_of(value.to_local()) if all(each.is_replicate() for each in value.placements) else None
-    return float(value.detach())
+    try:
+        return float(value.detach())
+    except RuntimeError:
+        return None  # A fake tensor has no value, and that of a nested tensor cannot be read.
 
 
 def loss_of(value: Any) -> float | None:

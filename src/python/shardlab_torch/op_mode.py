@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, Protocol, Sequence
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 
@@ -39,7 +40,10 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def plain_tensors(value: Any) -> list[torch.Tensor]:
-    """Returns the plain tensors in a value: the value itself, items of lists, and the parts of subclasses such as DTensor."""
+    """
+    Returns the plain tensors in a value: the value itself, items of lists, and the parts of subclasses such as DTensor. A parameter of
+    a lazy module is left out until it has a shape.
+    """
     found: list[torch.Tensor] = []
     _collect(value, found)
     return found
@@ -56,7 +60,7 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
         if is_traceable_wrapper_subclass(value):
             for name in value.__tensor_flatten__()[0]:
                 _collect(getattr(value, name), found)
-        else:
+        elif not is_lazy(value):
             found.append(value)
 
 
