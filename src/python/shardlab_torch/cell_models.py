@@ -26,8 +26,9 @@ class CellModels(UnitNames):
     """
     Finds the states of all models and optimizers of cells.
 
-    [Note: models of cells] A model is found when a cell calls it, or at the end of the cell that made its modules. The first model's modules have their own names. Further models' modules also have the name of the model's variable,
-    as 'critic.layers.0', so the bytes of two models are not added up.
+    [Note: models of cells] A model is found when a cell calls it, or at the end of the cell that made its modules. The first model's
+    modules have their own names. Further models' modules also have the name of the model's variable, as 'critic.layers.0', so the
+    bytes of two models are not added up.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:

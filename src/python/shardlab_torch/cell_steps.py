@@ -36,8 +36,8 @@ class CellSteps:
     """
     Divides a cell into steps and sends them.
 
-    [Note: steps of Python cells] A step ends when an optimizer's step() returns, and is cut when the next pass begins, exactly as
-    in [Note: steps of cells] of src/launch/rank/cell-steps.ts. A pass begins when a cell calls a model while gradients are on, or
+    [Note: steps of Python cells] A step ends when an optimizer's step() returns, or when a GradScaler leaves out the update. It is cut
+    when the next pass begins, exactly as in [Note: steps of cells] of src/launch/rank/cell-steps.ts. A pass begins when a cell calls a model while gradients are on, or
     when it calls backward without such a call. If no optimizer exists, `report(loss)` ends a step, or else `model.zero_grad()`.
     """
 
