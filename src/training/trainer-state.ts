@@ -20,6 +20,8 @@ export interface TrainerState {
   readonly optimizerSteps: number;
   /** By parameter's name, the number of steps in which the parameter had no gradient. Omitted if there are no such steps. */
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
+  /** The parameters that a delayed update leaves out in the next step. Omitted if there are none. */
+  readonly leftOutNext?: readonly string[] | undefined;
   /** The learning rate of the next step. */
   readonly lr: number;
   /** The learning rates of all groups of parameters. Omitted if there is only one group. */

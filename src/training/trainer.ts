@@ -22,7 +22,7 @@ import {
 } from '../sharding';
 import { initializeModelParallel, markWorld, type ProcessGroup } from '../wire';
 import { wholeSizeOf } from './checkpoint/state/parts';
-import { stepsLeftOutOf } from './checkpoint/state/training-state';
+import { stepCountsOf } from './checkpoint/state/training-state';
 import { taskOf } from './config-task';
 import { type EvaluationResult, evaluateTask, type Metrics, type ReportProgress } from './evaluation';
 import { ownTask } from './own-task';
@@ -197,13 +197,15 @@ export class Trainer {
   /** Returns the state that a checkpoint stores besides parameters and optimizer states. Every rank calls this method. */
   state(): TrainerState {
     const { engine, allRanks } = this.#options;
+    const counts = stepCountsOf({ engine, group: allRanks }, 'run.save()', this.optimizer);
     return {
       steps: this.#steps,
       microBatches: this.#microBatches,
       data: dataMark(this.#options),
       ...(this.#task.reference !== undefined && { reference: this.#task.reference }),
       optimizerSteps: this.optimizer.steps,
-      stepsLeftOut: stepsLeftOutOf({ engine, group: allRanks }, 'run.save()', this.optimizer),
+      stepsLeftOut: counts.stepsLeftOut,
+      ...(counts.leftOutNext.length > 0 && { leftOutNext: counts.leftOutNext }),
       lr: this.optimizer.lr,
       lrs: groupRates(this.optimizer),
       schedule: this.#schedule?.state() ?? null,
@@ -229,6 +231,7 @@ export class Trainer {
     data,
     optimizerSteps,
     stepsLeftOut,
+    leftOutNext,
     lr,
     lrs,
     schedule,
@@ -238,7 +241,7 @@ export class Trainer {
     this.#steps = steps;
     this.#microBatches = microBatches;
     this.#warnedOfLoss = false;
-    this.optimizer.restore(optimizerSteps, stepsLeftOut);
+    this.optimizer.restore(optimizerSteps, stepsLeftOut, [], leftOutNext);
     if (this.#schedule === null) setRates(this.optimizer, lr, lrs);
     else this.#schedule.restore(schedule);
     if (scaler !== null) this.#scaler?.restore(scaler);

@@ -65,6 +65,21 @@ describe('the ledger of cells of Python', () => {
     assert.deepEqual(byCollective(newest(), 'plain'), collectivesByFormula('plain'));
   });
 
+  it('forgets the bytes of a tensor although an interrupt ended the callback that forgets them', async () => {
+    const said = await python(`
+import sys
+def interrupt(frame, event, arg):
+    if frame.f_code.co_name == 'freed':
+        raise KeyboardInterrupt
+large = torch.ones(10_000)
+sys.settrace(interrupt)
+del large
+sys.settrace(None)`);
+    assert.match(textOf(said), /KeyboardInterrupt/);
+    await python(`${setup('plain', 'SGD')}\n${loop('plain', 0, 1)}`);
+    assert.ok(newest().memory.peakBytes < 40_000, String(newest().memory.peakBytes));
+  });
+
   it('keeps no tensor and no model alive', async () => {
     await python(`import gc, weakref\n${setup('plain', 'SGD')}\n${loop('plain', 0, 2)}`);
     await python(`
@@ -104,6 +119,23 @@ counted = live_bytes()`);
       assert.equal(memory.restBytes + memory.elsewhereBytes, counted[rank]);
     }
     assert.equal(job.losses.length, 40);
+  });
+
+  it('does not wait at the end of a step until its gradients are freed', async () => {
+    await python(`
+import shardlab_torch.cell_memory as recorder
+num_sleeps, sleep = 0, recorder.sleep
+def counting(seconds):
+    global num_sleeps
+    num_sleeps += 1
+    sleep(seconds)
+recorder.sleep = counting
+${setup('fsdp2', 'AdamW')}
+${loop('fsdp2', 0, 20)}
+recorder.sleep = sleep`);
+    const most = Math.max(...((await job.get('num_sleeps')) as unknown as number[]));
+    // If each step waited until the limit, there would be about 100 sleeps per step.
+    assert.ok(most < 500, String(most));
   });
 
   it('has the bytes of one model after a model is made again under its name', async () => {
@@ -197,13 +229,16 @@ for step in range(3, 6):
     await python(`
 ${setup('fsdp2', 'AdamW')}
 loss_of(model, 0).backward()
-torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor().item()
 optimizer.step()`);
     const norms = newest().collectives.filter(({ cause }) => cause === 'norm');
     assert.deepEqual(
       norms.map(({ op, bytes }) => [op, bytes]),
       [['allReduce', 4 * 11]],
     );
+    const { steps } = await job.frames();
+    const [gradNorm] = steps.column('gradNorm').values;
+    assert.deepEqual(await job.get('norm'), [gradNorm, gradNorm]);
     job.record('closures');
     await python(`
 model = Net()
@@ -216,6 +251,36 @@ for step in range(3):
         return loss
     optimizer.step(closure)`);
     assert.equal(job.losses.length, 3);
+  });
+
+  it('records the loss before a scaler multiplied it, and a step whose update a scaler left out', async () => {
+    await python(`
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = loss_of(model, step)
+    losses.append(loss.item())
+    scaler.scale(loss).backward()
+    if step == 1:
+        model.head.bias.grad[0] = float('inf')
+    scaler.step(optimizer)
+    scaler.update()
+assert scaler.get_scale() == 2.0**9`);
+    const [one = [], two = []] = (await job.get('losses')) as unknown as number[][];
+    assert.deepEqual(
+      job.losses,
+      one.map((loss, i) => (loss + (two[i] ?? Number.NaN)) / 2),
+    );
+    // The update is left out in another cell than its backward.
+    await python(`
+optimizer.zero_grad()
+scaler.scale(loss_of(model, 3)).backward()
+model.head.bias.grad[0] = float('inf')`);
+    assert.equal(job.losses.length, 3);
+    await python('scaler.step(optimizer); scaler.update()');
+    assert.equal(job.losses.length, 4);
   });
 
   it('sees the schedule of a pipeline and the collectives of tensor parallelism', async () => {
@@ -288,7 +353,7 @@ for step in range(3):
 graphs = torch._dynamo.utils.counters['stats']['unique_graphs']
 breaks = sum(torch._dynamo.utils.counters['graph_break'].values())`;
     const said = textOf(await python(source));
-    assert.match(said, /note: this rank runs code of torch\.compile/);
+    assert.match(said, /note: this cell runs code of torch\.compile/);
     assert.deepEqual(
       [await job.get('graphs'), await job.get('breaks')],
       [
@@ -322,6 +387,35 @@ limits.MOST_CHANGES = most`);
     assert.equal(byCause(newest(), 'atRest')['param.full'], TOTAL);
     assert.equal(collectives.length, 20_000);
     assert.match(textOf(said), /lacks the last 5 of them/);
+  });
+
+  it('runs cells with values that it cannot read', async () => {
+    await python(`
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    p = torch.ones(3, requires_grad=True)
+    p.sum().backward()
+p.sum()`);
+    await python('torch.nested.nested_tensor([torch.ones(1)], layout=torch.strided)');
+    await python(`
+model = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 1))
+losses.append(losses)`);
+    // After other work than cells, the ledger looks at all variables.
+    await job.get('rank');
+    await python(`
+model(torch.ones(2, 3)).sum().backward()
+torch.optim.SGD(model.parameters(), lr=0.1).step()`);
+    assert.equal(byCause(newest(), 'atRest')['param.full'], (4 * 3 + 4 + 4 + 1) * 4);
+  });
+
+  it('runs a cell, with a warning, if the ledger itself fails', async () => {
+    await python(`
+import shardlab_torch.cell_memory as recorder
+whole, recorder.CellMemory.open = recorder.CellMemory.open, None`);
+    const said = textOf(await python('p = 1; recorder.CellMemory.open = whole'));
+    assert.match(said, /warning: the ledger of this cell failed, so figures lack the cell:/);
+    await python(`assert p == 1\n${setup('plain', 'SGD')}\n${loop('plain', 0, 2)}`);
+    assert.equal(job.losses.length, 2);
   });
 
   it('does not change what the user’s code does', async () => {

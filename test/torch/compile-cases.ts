@@ -27,6 +27,9 @@ export function compareCompiled(compile: true | string): void {
       await job.on('all').python('torch._dynamo.reset()');
       const before = await graphs();
       await compiled.step(STEPS);
+      const said: unknown[] = [];
+      await job.runPython({ source: 'rank', cell: 1, selection: 'all' }, (event) => said.push(event.kind));
+      assert.deepEqual(said, ['result', 'result'], 'there is no note about torch.compile');
       assert.equal(await graphs(), before + 1, `${name}: the blocks share one compiled function`);
       assert.ok(
         largestDifference(compiled.losses, plain.losses) <= BOUND,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
@@ -28,14 +28,16 @@ compareSettings(
     },
   ],
   (jobs) => {
-    it('waiting gradients travel in checkpoints between the engines', async (context) => {
+    it('waiting gradients, and which parameters have none, travel in checkpoints between the engines', async (context) => {
       const folder = mkdtempSync(join(tmpdir(), 'shardlab-delayed-'));
       context.after(() => rmSync(folder, { recursive: true }));
-      const config = delayed({ model: { ...MOE, router: 'switch' } });
+      const config = delayed({ model: { ...MOE, experts: 16, router: 'switch' }, batch: 1 });
       for (const [i, job] of jobs.entries()) {
         const run = await job.train(config);
         await run.step(3);
         await run.save(join(folder, `${i}`));
+        const { optimizer } = JSON.parse(readFileSync(join(folder, `${i}`, 'trainer_state.json'), 'utf8'));
+        assert.ok(optimizer.leftOutNext.length > 0, 'each expert had a token');
         await run.step(3);
         const other = await jobs[1 - i]?.train({ ...config, parallel: { strategy: 'ZERO_1' } });
         assert.ok(other !== undefined);
@@ -43,6 +45,8 @@ compareSettings(
         await other.step(3);
         const difference = largestDifference(other.losses.slice(-3), run.losses.slice(-3));
         assert.ok(difference <= LOSS_BOUND, `${other.losses}; ${run.losses}`);
+        const { first } = await run.parity(other, { steps: 1, tolerance: 1e-3 });
+        assert.equal(first, null, JSON.stringify(first));
         await other.dispose();
         await run.dispose();
       }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +224,31 @@ def test_errors_of_batches_are_the_works_errors(job: Job, init: str) -> None:
         job.steps(1, 1, 1)
     job.make = formula_batches()
     job.run({"kind": "disposeRun", "run": 1}, range(1))
+
+
+# Each forward of the layer writes to the process's stderr.
+SPENT = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from shardlab_torch.spent_warning import spend_unused_warning
+
+class Linear(nn.Linear):
+    def forward(self, x):
+        os.write(2, b"kept")
+        return super().forward(x)
+
+nn.Linear = Linear
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+spend_unused_warning(dist.group.WORLD, torch.device("cpu"))
+model = DistributedDataParallel(Linear(1, 1), find_unused_parameters=True)
+model(torch.ones(1, 1)).sum().backward()
+"""
+
+
+def test_ddp_does_not_warn_of_unused_parameters_and_loses_no_other_text() -> None:
+    said = subprocess.run([sys.executable, "-c", SPENT], capture_output=True, text=True, check=True, timeout=120).stderr
+    assert "find_unused_parameters" not in said
+    assert said.count("kept") == 2

@@ -82,7 +82,7 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
           buffer.dispose();
         },
       });
-      after.optimizer.restore(steps, counts.stepsLeftOut);
+      after.optimizer.restore(steps, counts.stepsLeftOut, [], counts.leftOutNext);
       setRates(after.optimizer, lr, groupRates(before.optimizer));
       before.optimizer.dispose();
       before.model.dispose();

@@ -13,13 +13,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.amp import GradScaler
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.pipelining import schedules
 from torch.nn.modules import module as modules
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optimizers
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .cell_marks import CellMarks
 from .cell_models import CellModels
@@ -43,7 +46,7 @@ _NORMS: tuple[tuple[Any, str], ...] = (
 )
 
 COMPILED = (
-    "note: this rank runs code of torch.compile. The ledger sees its inputs, outputs and the collectives around it, but not the "
+    "note: this cell runs code of torch.compile. The ledger sees its inputs, outputs and the collectives around it, but not the "
     "tensors and collectives within it; to see these, run the loop once without torch.compile. This note appears once"
 )
 
@@ -80,9 +83,14 @@ class CellLedger:
         self._installed: ExitStack | None = None
         self._observers: list[OpObserver] = []
         self._value: float | None = None
+        # The losses that a scaler multiplied, by the products.
+        self._unscaled = WeakTensorKeyDictionary()
         # The optimizers whose step() runs, with the time at which it began.
         self._stepping: list[tuple[int, float]] = []
         self._has_pass = False
+        self._has_updated = False
+        # The number of pieces of code that torch.compile had compiled when the cell began.
+        self._num_compiled = 0
         self._has_noted = False
         self._after_others = True
         os.register_at_fork(after_in_child=self._forget_observers)
@@ -93,6 +101,7 @@ class CellLedger:
         self._marks.clear()
         self._stepping.clear()
         self._has_pass = False
+        self._num_compiled = _num_compiled()
         self._models.drop_garbage()
         self._recorder.open((state for run in runs for state in run.states), self._after_others)
         self._after_others = False
@@ -140,6 +149,9 @@ class CellLedger:
         for place, name in _NORMS:
             wrap(stack, place, name, self._compute_norm)
         wrap(stack, FullyShardedDataParallel, "clip_grad_norm_", self._compute_norm)
+        for kind in (GradScaler, ShardedGradScaler):
+            wrap(stack, kind, "scale", self._scale)
+        wrap(stack, GradScaler, "step", self._step_of_scaler)
         wrap(stack, nn.Module, "__init__", self._make)
         wrap(stack, nn.Module, "__setstate__", self._make)
         wrap(stack, nn.Module, "zero_grad", self._zero_gradients)
@@ -194,9 +206,35 @@ class CellLedger:
             return
         self._recorder.memory.claim_states()
         self._recorder.span("optimizer", "", begun, monotonic())
+        self._updated(optimizer)
+
+    def _updated(self, optimizer: torch.optim.Optimizer) -> None:
         self._has_pass = False
+        self._has_updated = True
         rate = optimizer.param_groups[0]["lr"] if optimizer.param_groups else None
         self._steps.updated(scalar_of(rate))
+
+    def _scale(self, original: Callable[..., Any], scaler: GradScaler, outputs: Any) -> Any:
+        product = original(scaler, outputs)
+        # A scaler that is not enabled returns its argument.
+        loss = scalar_of(outputs) if self._is_recorded and product is not outputs else None
+        if loss is not None:
+            self._unscaled[product] = loss
+        return product
+
+    def _loss_of(self, output: torch.Tensor) -> float | None:
+        unscaled: float | None = self._unscaled.get(output)  # type: ignore[no-untyped-call]
+        return scalar_of(output) if unscaled is None else unscaled
+
+    def _step_of_scaler(
+        self, original: Callable[..., Any], scaler: GradScaler, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any
+    ) -> Any:
+        self._has_updated = False
+        result = original(scaler, optimizer, *args, **kwargs)
+        if self._is_recorded and not self._has_updated:
+            # Gradients overflowed, so the scaler has left out the update, which nevertheless ends the step.
+            self._updated(optimizer)
+        return result
 
     def _leave_step(self, index: int) -> None:
         for _ in self._stepping[index:]:
@@ -245,7 +283,7 @@ class CellLedger:
         if not self._has_pass:
             self._pass_begins()
         is_loss = bool(kwargs.get("accumulate_grad")) and len(outputs) == 1
-        loss = scalar_of(outputs[0]) if is_loss else None
+        loss = self._loss_of(outputs[0]) if is_loss else None
         if loss is not None:
             self._steps.passed(loss)
         begun = monotonic()
@@ -283,11 +321,14 @@ class CellLedger:
         self._observers.clear()
 
     def _note_compiled(self) -> None:
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if self._has_noted or dynamo is None or dynamo.counters["frames"]["ok"] == 0:
-            return
-        self._has_noted = True
-        print(COMPILED, file=sys.stderr)
+        if not self._has_noted and _num_compiled() > self._num_compiled:
+            self._has_noted = True
+            print(COMPILED, file=sys.stderr)
+
+
+def _num_compiled() -> int:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["frames"]["ok"])
 
 
 def wrap(stack: ExitStack, place: Any, name: str, replacement: Callable[..., Any]) -> None:

@@ -58,6 +58,7 @@ class CellMemory(StorageLedger):
         Begins a cell's first step; `elsewhere` are states of runs, which do not belong to cells. `after_others` says whether other work
         than cells was done since the last cell.
         """
+        self._storages.drop_freed()
         if after_others:
             self._look(ELSEWHERE)
             for tensor in self._models.tensors_of_variables():
@@ -102,7 +103,7 @@ class CellMemory(StorageLedger):
         Python's lock.
         """
         until = monotonic() + SETTLE_SECONDS
-        while any(holding.num_bytes > 0 for holding in self._buffers) and monotonic() < until:
+        while any(_is_buffer(holding) for holding in self._buffers) and monotonic() < until:
             sleep(PAUSE_SECONDS)
         # A buffer that is still there is held by somebody else, so nobody waits for it again.
         self._buffers.clear()
@@ -182,6 +183,11 @@ class CellMemory(StorageLedger):
             holding.in_forward = holding.in_forward and in_pass
             if holding.cause == 'comm' and self._scene.comm is not None:
                 self._buffers.append(holding)
+
+
+def _is_buffer(holding: Holding) -> bool:
+    # The output of a reduce-scatter may have become a gradient, which stays.
+    return holding.cause == 'comm' and holding.num_bytes > 0
 
 
 def _counts(holding: Holding) -> bool:

@@ -26,8 +26,9 @@ class CellModels(UnitNames):
     """
     Finds the states of all models and optimizers of cells.
 
-    [Note: models of cells] A model is found when a cell calls it, or at the end of the cell that made its modules. The first model's modules have their own names. Further models' modules also have the name of the model's variable,
-    as 'critic.layers.0', so the bytes of two models are not added up.
+    [Note: models of cells] A model is found when a cell calls it, or at the end of the cell that made its modules. The first model's
+    modules have their own names. Further models' modules also have the name of the model's variable, as 'critic.layers.0', so the
+    bytes of two models are not added up.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
@@ -44,8 +45,15 @@ class CellModels(UnitNames):
         self._rerun: dict[int, str] = {}
 
     def tensors_of_variables(self) -> Iterator[torch.Tensor]:
-        """Yields the tensors that are variables of cells, or in lists that are variables."""
-        yield from plain_tensors(list(self._variables.values()))
+        """Yields the tensors that are variables of cells, or in lists that are variables. Such a list may contain itself."""
+        values, seen = list(self._variables.values()), set[int]()
+        while values:
+            value = values.pop()
+            if not issubclass(type(value), (list, tuple)):
+                yield from plain_tensors(value) if issubclass(type(value), torch.Tensor) else ()
+            elif id(value) not in seen:
+                seen.add(id(value))
+                values.extend(value)
 
     def made(self, module: nn.Module) -> None:
         """Notes that a cell makes a module."""

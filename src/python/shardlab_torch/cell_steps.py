@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from .cell_models import CellModels
 from .cell_recorder import CellRecorder, EndedStep, Moment
@@ -35,8 +36,8 @@ class CellSteps:
     """
     Divides a cell into steps and sends them.
 
-    [Note: steps of Python cells] A step ends when an optimizer's step() returns, and is cut when the next pass begins, exactly as
-    in [Note: steps of cells] of src/launch/rank/cell-steps.ts. A pass begins when a cell calls a model while gradients are on, or
+    [Note: steps of Python cells] A step ends when an optimizer's step() returns, or when a GradScaler leaves out the update. It is cut
+    when the next pass begins, exactly as in [Note: steps of cells] of src/launch/rank/cell-steps.ts. A pass begins when a cell calls a model while gradients are on, or
     when it calls backward without such a call. If no optimizer exists, `report(loss)` ends a step, or else `model.zero_grad()`.
     """
 
@@ -213,9 +214,13 @@ def scalar_of(value: Any) -> float | None:
         return float(value)
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.is_complex() or value.device.type == "meta":
         return None
-    if hasattr(value, "full_tensor"):
-        return None  # the value of a DTensor may be on other ranks
-    return float(value.detach())
+    if isinstance(value, DTensor):
+        # Otherwise, other ranks have parts of the value.
+        return scalar_of(value.to_local()) if all(each.is_replicate() for each in value.placements) else None
+    try:
+        return float(value.detach())
+    except RuntimeError:
+        return None  # A fake tensor has no value, and that of a nested tensor cannot be read.
 
 
 def loss_of(value: Any) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .json_messages import gather_json
+from .layout import Layout
 from .states import PENDING, States
 
 
@@ -45,9 +47,20 @@ class DelayedUpdate:
             self._waiting = {name for name, grad in own.items() if grad is not None}
         return norm, is_done
 
-    def restore(self, steps: int) -> None:
+    def left_out_next(self, layout: Layout) -> list[str]:
+        """
+        Returns the names of the parameters that the next step leaves out, because they had no gradient in the last step. Every rank of
+        the run must call this method.
+        """
+        lacking = [name for name in self._updated if name not in self._waiting]
+        every = gather_json([lacking, sorted(self._waiting)], layout.group, layout.world.device)
+        # A rank whose shard of a parameter is empty may lack a gradient that others have.
+        waiting = {name for _, each in every for name in each}
+        return sorted({name for each, _ in every for name in each} - waiting)
+
+    def restore(self, steps: int, left_out_next: list[str]) -> None:
         """Continues from states that were loaded after `steps` steps."""
-        self._waiting = set(self._updated) if steps > 0 else set()
+        self._waiting = set(self._updated) - set(left_out_next) if steps > 0 else set()
 
     def take_from(self, old: DelayedUpdate) -> None:
         """Continues another run of the same ranks, whose states this run has taken over."""

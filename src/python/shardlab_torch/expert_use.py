@@ -45,10 +45,10 @@ class ExpertUse:
         for name in left_out:
             self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
 
-    def restore(self, steps_left_out: dict[str, int]) -> None:
+    def restore(self, steps_left_out: dict[str, int], left_out_next: list[str]) -> None:
         """Continues from the counts of a checkpoint."""
         self.steps_left_out = steps_left_out
-        self._waiting = []
+        self._waiting = left_out_next
 
     def take_from(self, old: ExpertUse) -> None:
         """Continues another run of the same ranks, whose counts this run has."""

@@ -21,8 +21,8 @@ def memory_record(
     has_curve: bool = True,
 ) -> dict[str, Any]:
     """
-    Returns the record; without a curve, it has only the totals. The times of the memory curve are those of the profiled `step`, which has the given `spans`; the tracked
-    step may be an earlier one.
+    Returns the record; without a curve, it has only the totals. The times of the memory curve are those of the profiled `step`, which
+    has the given `spans`; the tracked step may be an earlier one.
     """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
     folded = tracked.folded

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, Iterator, Protocol, Sequence
+from typing import Any, Protocol, Sequence
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 
@@ -34,7 +35,7 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A subclass such as DTensor first turns its operation into operations and collectives on plain tensors.
-        if any(hasattr(kind, '__tensor_flatten__') for kind in types):
+        if types and any(hasattr(kind, '__tensor_flatten__') for kind in types):
             return NotImplemented
         global _num_ops
         _num_ops += 1
@@ -48,19 +49,31 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yields the plain tensors in a value: the value itself, items of lists, and the parts of subclasses such as DTensor."""
-    if isinstance(value, torch.Tensor):
-        if is_traceable_wrapper_subclass(value):
-            for name in value.__tensor_flatten__()[0]:
-                yield from plain_tensors(getattr(value, name))
-        else:
-            yield value
+def plain_tensors(value: Any) -> list[torch.Tensor]:
+    """
+    Returns the plain tensors in a value: the value itself, items of lists, and the parts of subclasses such as DTensor. A parameter of
+    a lazy module is left out until it has a shape.
+    """
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    # This runs for each argument of each operation, so the most frequent types come first.
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        found.append(value)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from plain_tensors(item)
+            _collect(item, found)
+    elif isinstance(value, torch.Tensor):
+        if is_traceable_wrapper_subclass(value):
+            for name in value.__tensor_flatten__()[0]:
+                _collect(getattr(value, name), found)
+        elif not is_lazy(value):
+            found.append(value)
 
 
 def has_storage(tensor: torch.Tensor) -> bool:
     """Whether a tensor has bytes that can be counted; sparse and meta tensors do not."""
-    return tensor.layout == torch.strided and tensor.device.type != 'meta'
+    return tensor.layout == torch.strided and not tensor.is_meta

@@ -61,9 +61,9 @@ def _write(trainer: Trainer, work: Json, writer: Writer | None, names: list[str]
             failure = error
         for _ in tensors:
             pass  # all ranks must take part in gathering the remaining tensors
-    state = trainer.trainer_state(work.get("torchState") or {})
-    rates = {"lr": state["lr"], **({"lrs": state["lrs"]} if "lrs" in state else {})}
-    optimizer = {"steps": trainer.optimizer_steps, **rates, "states": names}
+    state = trainer.shared_state(work.get("torchState") or {})
+    counts: Json = {key: state[key] for key in ("stepsLeftOut", "leftOutNext", "lr", "lrs") if key in state}
+    optimizer = {"steps": trainer.optimizer_steps, **counts, "states": names}
     kept = {"state": state, "config": trainer.config, "evaluations": work["evaluations"]}
 
     def commit() -> None:
@@ -242,7 +242,7 @@ def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, 
     """Moves a run's tensors to another trainer one by one, and compares each moved tensor with the old one, bit by bit."""
     side = old or new
     device = torch.device("cpu") if side is None else side.layout.world.device
-    state = broadcast_json(None if old is None else {**old.trainer_state({}), "schedule": None}, ranks[0], group, device)
+    state = broadcast_json(None if old is None else {**old.shared_state({}), "schedule": None}, ranks[0], group, device)
     if state is None or side is None:
         raise ShardlabError("INTERNAL", "rank 0 has no run to reshard")
     progress(0, 1)

@@ -6,7 +6,7 @@ import gc
 import weakref
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 import torch
 
@@ -33,8 +33,7 @@ class Holding:
     ref: Any = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """Bytes that a storage gained or lost at one moment."""
 
     seconds: float
@@ -82,6 +81,12 @@ class Storages:
                     self._bind(storage, holding)
                     return None
         return self.see(tensor)
+
+    def drop_freed(self) -> None:
+        """Forgets freed storages that are still known, because an interrupt ended the callback that forgets them."""
+        for address, holding in list(self._live.items()):
+            if holding.ref() is None:
+                del self._live[address]
 
     def add_hidden(self, num_bytes: int, cause: str, module: str) -> None:
         """Adds bytes of a storage that C++ code holds and that no Python object shows yet."""

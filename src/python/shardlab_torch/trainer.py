@@ -230,6 +230,11 @@ class Trainer:
         scaler, left_out = self.strategy.scaler.state(), self.expert_use.steps_left_out
         return {**counts, "lr": self.lr, **lrs, "scaler": scaler, "stepsLeftOut": left_out, **given}
 
+    def shared_state(self, given: Json) -> Json:
+        """Returns `trainer_state` with what only all ranks together know; every rank of the run must call this method."""
+        left_out = [] if self.delayed is None or self.optimizer_steps == 0 else self.delayed.left_out_next(self.layout)
+        return {**self.trainer_state(given), **({"leftOutNext": left_out} if left_out else {})}
+
     def restore(self, state: Json) -> None:
         """Continues from a checkpoint's state; the tensors have already been loaded."""
         self.batches.forget()
@@ -240,10 +245,11 @@ class Trainer:
         if state.get("scaler") is not None:
             self.strategy.scaler.restore(state["scaler"])
         left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
-        self.expert_use.restore(left_out)
+        left_out_next = list(map(str, state.get("leftOutNext") or []))
+        self.expert_use.restore(left_out, left_out_next)
         applied = self.optimizer_steps
         if self.delayed is not None:
-            self.delayed.restore(applied)
+            self.delayed.restore(applied, left_out_next)
             applied = max(0, applied - 1)
         self.states.set_steps(applied, left_out)
 

@@ -98,7 +98,7 @@ class Worker:
             case "python":
                 self._variables.put(decode(blob) if blob else {})
                 with self._courier.unbroken():
-                    self._cells.begin(self._send_step, self._runs.ledgers())
+                    self._begin_cell()
                 value = self._variables.run(order["source"], file or "cell")
                 self._cells.returned(value)
                 if self._cell is None:
@@ -121,12 +121,19 @@ class Worker:
         groups = self._runs.active_groups()
         self._world.abort(self._world.groups_of_cells() if groups is None else groups)
 
+    def _begin_cell(self) -> None:
+        try:
+            self._cells.begin(self._send_step, self._runs.ledgers())
+        except Exception:
+            self._cells.close()
+            _warn_of_ledger()
+
     def _end_cell(self, is_ok: bool) -> None:
         """Ends the recording of a cell. An error of the ledger must not fail the cell, whose work is done."""
         try:
             self._cells.end(is_ok)
         except Exception:
-            print(f"warning: the ledger of this cell failed, so figures lack the cell:\n{traceback.format_exc()}", file=sys.stderr)
+            _warn_of_ledger()
 
     def _send_step(self, step: Json) -> None:
         self._courier.link.send({"type": "cellStep", "id": self._id, "step": step})
@@ -152,6 +159,10 @@ class Worker:
             "device": "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device),
             "readyMs": 1e3 * (time.monotonic() - float(setup["startedSeconds"])),
         }
+
+
+def _warn_of_ledger() -> None:
+    print(f"warning: the ledger of this cell failed, so figures lack the cell:\n{traceback.format_exc()}", file=sys.stderr)
 
 
 def _use_own_streams() -> None:

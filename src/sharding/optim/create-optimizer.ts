@@ -21,6 +21,7 @@ import { namedGroups } from './param-groups';
 import { keepsStatesOnHost, type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
 import { sgdRule } from './sgd';
+import { heldBy } from './update-counts';
 import type { UpdateRule } from './update-rule';
 
 /**
@@ -118,6 +119,12 @@ class DelayedUpdate implements Optimizer {
     return this.#inner.updatedFrozen;
   }
 
+  get leftOutNext(): readonly string[] {
+    return this.#steps === 0
+      ? []
+      : this.#model.states().flatMap((buffer) => this.#waitingOf(buffer).absent());
+  }
+
   get stateNames(): readonly string[] {
     return [...this.#inner.stateNames, PENDING];
   }
@@ -151,9 +158,10 @@ class DelayedUpdate implements Optimizer {
     else this.#inner.writeState(waiting, name, offset, values);
   }
 
-  restore(...[steps, ...counts]: Parameters<Optimizer['restore']>): void {
+  restore(...[steps, leftOut, updatedFrozen, leftOutNext = []]: Parameters<Optimizer['restore']>): void {
     this.#steps = steps;
-    this.#inner.restore(Math.max(0, steps - 1), ...counts);
+    this.#inner.restore(Math.max(0, steps - 1), leftOut, updatedFrozen);
+    for (const buffer of this.#model.states()) this.#waitingOf(buffer).leaveOut(new Set(leftOutNext));
   }
 
   release(buffer: StateBuffer): void {
@@ -262,6 +270,18 @@ class WaitingBuffer implements StateBuffer {
   write(offset: number, values: Float32Array): void {
     this.#present = null;
     floatsOf(this.#engine, { ...this.#hold(), offset }, values.length).set(values);
+  }
+
+  /** Returns the names of the parameters on this rank that have no waiting gradient. */
+  absent(): string[] {
+    const present = this.#held === null ? new Set<Parameter>() : this.#present;
+    return heldBy([this]).flatMap((parameter) => (present?.has(parameter) === false ? parameter.name : []));
+  }
+
+  /** Gives all parameters but these a waiting gradient, after a load. */
+  leaveOut(names: ReadonlySet<string>): void {
+    this.#present = new Set(heldBy([this]).filter(({ name }) => !names.has(name)));
+    if (this.#present.size === 0) this.release();
   }
 
   dispose(): void {

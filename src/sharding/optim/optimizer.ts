@@ -35,6 +35,8 @@ export interface Optimizer {
   readonly stepsLeftOut: Readonly<Record<string, number>>;
   /** The names of parameters that are frozen now but were updated before; their states are kept, as in torch. */
   readonly updatedFrozen: readonly string[];
+  /** The names of parameters that a delayed update leaves out in the next step, because they had no gradient in the last step. */
+  readonly leftOutNext: readonly string[];
   /** The names of the states, as in torch ('exp_avg'); each state has one number per element of a buffer. */
   readonly stateNames: readonly string[];
   /**
@@ -53,10 +55,16 @@ export interface Optimizer {
   /** Writes a buffer's state from `offset` on. Throws: CONFIG for a name that `stateNames` lacks. */
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
   /**
-   * Sets the number of steps so far, the number of steps in which each parameter was not updated, and the frozen parameters that
-   * were updated before. All other frozen parameters count their updates from 0.
+   * Sets the number of steps so far, the number of steps in which each parameter was not updated, the frozen parameters that
+   * were updated before, and the parameters that the next step leaves out. All other frozen parameters count their updates from 0.
+   * Call it after the states were written.
    */
-  restore(steps: number, leftOut?: Readonly<Record<string, number>>, updatedFrozen?: readonly string[]): void;
+  restore(
+    steps: number,
+    leftOut?: Readonly<Record<string, number>>,
+    updatedFrozen?: readonly string[],
+    leftOutNext?: readonly string[],
+  ): void;
   /** Frees the states of a buffer that is no longer updated. */
   release(buffer: StateBuffer): void;
   dispose(): void;

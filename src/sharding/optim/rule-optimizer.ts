@@ -239,6 +239,10 @@ export class RuleOptimizer implements Optimizer {
     return this.#counts.updatedFrozen();
   }
 
+  get leftOutNext(): readonly string[] {
+    return [];
+  }
+
   get stateNames(): readonly string[] {
     return this.#rule.stateNames;
   }

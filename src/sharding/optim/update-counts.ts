@@ -72,7 +72,7 @@ export class UpdateCounts {
 }
 
 /** Returns the parameters that have elements on this rank. */
-function heldBy(states: readonly StateBuffer[]): Parameter[] {
+export function heldBy(states: readonly StateBuffer[]): Parameter[] {
   return states.flatMap(({ slices }) =>
     slices.flatMap(({ parameter, length }) => (length > 0 ? parameter : [])),
   );

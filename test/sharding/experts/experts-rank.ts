@@ -14,7 +14,7 @@ import { naiveExpertParallel } from '../../../src/sharding/naive/expert-parallel
 import { AdamW } from '../../../src/sharding/optim/adamw';
 import { clipGradNorm } from '../../../src/sharding/optim/clip-grad-norm';
 import { checkpointed } from '../../../src/sharding/recompute/checkpointed';
-import { stepsLeftOutOf } from '../../../src/training/checkpoint/state/training-state';
+import { stepCountsOf } from '../../../src/training/checkpoint/state/training-state';
 import { initializeModelParallel } from '../../../src/wire/dist/model-parallel';
 import { HAS_ALL_CASES } from '../../support/cases';
 import { valuesOf } from '../../support/close';
@@ -184,7 +184,8 @@ function train(rank: TestRank<unknown>, model: MoeGPT, ranks: readonly number[])
   const dict = model.stateDict();
   const parameters = Object.fromEntries([...dict].map(([name, value]) => [name, [...valuesOf(value)]]));
   tf.dispose([...dict.values()]);
-  const leftOut = ranks.length > 1 ? optimizer.stepsLeftOut : stepsLeftOutOf(rank, 'the test', optimizer);
+  const leftOut =
+    ranks.length > 1 ? optimizer.stepsLeftOut : stepCountsOf(rank, 'the test', optimizer).stepsLeftOut;
   optimizer.dispose();
   for (const buffer of model.states()) buffer.dispose();
   model.dispose();

@@ -76,6 +76,12 @@ test('a step without gradients applies the waiting gradients, and then none wait
   dispose(delayed);
 });
 
+interface TwoParameters {
+  readonly parameters: readonly Parameter[];
+  readonly buffer: StateBuffer;
+  readonly optimizer: Optimizer;
+}
+
 /** A buffer of two parameters, as a unit has one for all its parameters. */
 function joined(a: Parameter, b: Parameter): StateBuffer {
   const segmentsOfB = () => b.state.segments().map((part) => ({ ...part, offset: part.offset + SIZE }));
@@ -117,6 +123,52 @@ test('a parameter without a gradient has none that waits, although another of it
   assert.notDeepEqual(valuesOf(b.tensor), before);
   optimizer.dispose();
   for (const parameter of [a, b]) parameter.tensor.dispose();
+});
+
+test('a restored optimizer leaves out the parameters that the next step leaves out, to the bit', () => {
+  const settings = optimizerSchema.parse({ delayedUpdate: true });
+  const made = (): TwoParameters => {
+    const parameters = [1, 2].map(() => new Parameter(tf.tensor1d(normals(SIZE, 'start'))));
+    for (const [i, parameter] of parameters.entries()) {
+      parameter.place({ name: i === 0 ? 'a' : 'b', module: '', seed: 0 });
+    }
+    const buffer = joined(...(parameters as [Parameter, Parameter]));
+    return {
+      parameters,
+      buffer,
+      optimizer: createOptimizer(engine, { states: () => [buffer] }, settings, OFFLOAD),
+    };
+  };
+  const [whole, loaded] = [made(), made()];
+  const stepped = ({ parameters: [a, b], optimizer }: TwoParameters, hasB: boolean): void => {
+    if (a !== undefined) a.grad = tf.tensor1d(normals(SIZE, 'a'));
+    if (b !== undefined && hasB) b.grad = tf.tensor1d(normals(SIZE, 'b'));
+    optimizer.step();
+    optimizer.zeroGrad();
+  };
+  for (const hasB of [true, true, false]) stepped(whole, hasB);
+  const { steps, stepsLeftOut, updatedFrozen, leftOutNext, stateNames } = whole.optimizer;
+  assert.deepEqual([stepsLeftOut, leftOutNext], [{}, ['b']]);
+  for (const name of stateNames) {
+    loaded.optimizer.writeState(loaded.buffer, name, 0, whole.optimizer.readState(whole.buffer, name));
+  }
+  for (const [i, { tensor }] of whole.parameters.entries()) {
+    const own = loaded.parameters[i];
+    if (own !== undefined) engine.copyInto(own.tensor, 0, tensor);
+  }
+  loaded.optimizer.restore(steps, stepsLeftOut, updatedFrozen, leftOutNext);
+  assert.deepEqual(loaded.optimizer.leftOutNext, leftOutNext);
+  for (const each of [whole, loaded]) for (const hasB of [true, true]) stepped(each, hasB);
+  const values = [whole, loaded].map(({ parameters }) => parameters.map(({ tensor }) => valuesOf(tensor)));
+  assert.deepEqual(values[1], values[0]);
+  assert.deepEqual(
+    [whole, loaded].map(({ optimizer }) => optimizer.stepsLeftOut),
+    [{ b: 1 }, { b: 1 }],
+  );
+  for (const { parameters, optimizer } of [whole, loaded]) {
+    optimizer.dispose();
+    for (const { tensor } of parameters) tensor.dispose();
+  }
 });
 
 test('waiting gradients are a state: written into another optimizer, they continue to the bit', () => {

@@ -23,6 +23,8 @@ const stateSchema = z.strictObject({
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
       /** The frozen parameters that were updated before, so that they have states; omitted if there are none. */
       updatedFrozen: z.array(z.string()).optional(),
+      /** The parameters that a delayed update leaves out in the next step; omitted if there are none. */
+      leftOutNext: z.array(z.string()).optional(),
       lr: z.number(),
       /** The learning rate of each group of parameters; omitted if there is one group. */
       lrs: z.array(z.number()).optional(),

@@ -171,8 +171,9 @@ function take(state: TrainingState, fitting: Fitting, progress: LoadListener['pr
   const { folder, saved, updatedFrozen, reader } = fitting;
   fill(state, fitting, progress);
   if (optimizer !== null && saved?.optimizer != null) {
-    setRates(optimizer, saved.optimizer.lr, saved.optimizer.lrs);
-    optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut, updatedFrozen);
+    const { steps, stepsLeftOut, leftOutNext, lr, lrs } = saved.optimizer;
+    setRates(optimizer, lr, lrs);
+    optimizer.restore(steps, stepsLeftOut, updatedFrozen, leftOutNext);
   }
   return { folder, state: saved, ...reader.tally };
 }

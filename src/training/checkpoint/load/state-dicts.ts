@@ -9,7 +9,7 @@ import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
 import { asNumbers, asStored, VALUES } from '../state/state-access';
-import { accessOf, hasStates, stepCountsOf } from '../state/training-state';
+import { accessOf, hasStates, stepCountsOf, storedLists } from '../state/training-state';
 import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
 /** A model's parameters and persistent buffers by full name. */
@@ -28,6 +28,8 @@ export interface OptimStateDict {
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
       /** The frozen parameters that were updated before; omitted if there are none. */
       readonly updatedFrozen?: readonly string[] | undefined;
+      /** The parameters that a delayed update leaves out in the next step; omitted if there are none. */
+      readonly leftOutNext?: readonly string[] | undefined;
       readonly params: readonly string[];
     },
   ];
@@ -40,6 +42,7 @@ export interface LocalOptimState {
   readonly steps: number;
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   readonly updatedFrozen?: readonly string[] | undefined;
+  readonly leftOutNext?: readonly string[] | undefined;
   readonly states: readonly {
     readonly parameter: string;
     readonly state: string;
@@ -136,7 +139,8 @@ export class StateDicts {
     const name = 'FSDP.optimStateDict()';
     requireOrder(name, 'model, optimizer', model, optimizer);
     this.#callTogether(name, model);
-    const { stepsLeftOut, updatedFrozen: frozen } = stepCountsOf(this.#ranks, name, optimizer);
+    const counts = stepCountsOf(this.#ranks, name, optimizer);
+    const { stepsLeftOut, updatedFrozen: frozen } = counts;
     const byState = optimizer.stateNames.map((state) => {
       return [state, this.#arrays(name, model, { optimizer, frozen }, state)] as const;
     });
@@ -146,8 +150,8 @@ export class StateDicts {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
     }
     const { lr, steps } = optimizer;
-    const group = { lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params };
-    return { state, param_groups: [frozen.length === 0 ? group : { ...group, updatedFrozen: frozen }] };
+    const group = { lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params, ...storedLists(counts) };
+    return { state, param_groups: [group] };
   }
 
   /**
@@ -157,7 +161,7 @@ export class StateDicts {
    */
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
-    const [{ lr, lrs, steps, stepsLeftOut, updatedFrozen }] = dict.param_groups;
+    const [{ lr, lrs, steps, stepsLeftOut, updatedFrozen, leftOutNext }] = dict.param_groups;
     const named = trainableOf(model, updatedFrozen);
     const wanted = new Map(named.map(([name, parameter]) => [name, wholeShapeOf(parameter)]));
     const states = optimizer.stateNames.flatMap((state) => {
@@ -168,7 +172,7 @@ export class StateDicts {
         return { parameter: named[parameter]?.[0] ?? '', state, slice };
       });
     });
-    return { lr, lrs, steps, stepsLeftOut, updatedFrozen, states };
+    return { lr, lrs, steps, stepsLeftOut, updatedFrozen, leftOutNext, states };
   }
 
   /** Writes the result of `optimStateDictToLoad` into the optimizer. Source: Optimizer.load_state_dict. */
@@ -179,7 +183,7 @@ export class StateDicts {
       access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
     }
     setRates(optimizer, local.lr, local.lrs);
-    optimizer.restore(local.steps, local.stepsLeftOut, local.updatedFrozen);
+    optimizer.restore(local.steps, local.stepsLeftOut, local.updatedFrozen, local.leftOutNext);
   }
 
   /** Checks that all ranks call the same function with the same arguments, before any values are sent. */

@@ -14,6 +14,7 @@ import {
   type SavedTraining,
   type StepCounts,
   stepCountsOf,
+  storedLists,
 } from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
@@ -139,7 +140,7 @@ export function describeSave(
         : {
             steps: optimizer.steps,
             stepsLeftOut: counts?.stepsLeftOut,
-            ...(counts?.updatedFrozen.length ? { updatedFrozen: [...counts.updatedFrozen] } : {}),
+            ...(counts && storedLists(counts)),
             lr: optimizer.lr,
             lrs: groupRates(optimizer),
             states: [...optimizer.stateNames],

@@ -18,10 +18,7 @@ export interface TrainingState {
 
 /** The optimizer states that a save writes in addition to the parameters. */
 export interface SavedStates
-  extends Pick<
-    Optimizer,
-    'steps' | 'stepsLeftOut' | 'updatedFrozen' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'
-  > {}
+  extends Pick<Optimizer, 'steps' | keyof StepCounts | 'lr' | 'paramGroups' | 'stateNames' | 'readState'> {}
 
 /** The state that a save reads. In place of an optimizer, it may have other states of the parameters, such as gradients. */
 export interface SavedTraining extends Omit<TrainingState, 'optimizer'> {
@@ -35,14 +32,14 @@ export const GRADIENT = 'grad';
 export function gradientStates(engine: Engine, optimizer: Optimizer): SavedStates {
   const { steps, stepsLeftOut, lr, paramGroups } = optimizer;
   return {
-    ...{ steps, stepsLeftOut, updatedFrozen: [], lr, paramGroups },
+    ...{ steps, stepsLeftOut, updatedFrozen: [], leftOutNext: [], lr, paramGroups },
     stateNames: [GRADIENT],
     readState: (buffer, _, offset, length) => readState(engine, buffer, 'grad', offset, length),
   };
 }
 
-/** The steps that did not update each parameter, and the frozen parameters that were updated before. */
-export type StepCounts = Pick<Optimizer, 'stepsLeftOut' | 'updatedFrozen'>;
+/** Which steps did not update a parameter, and will not, and the frozen parameters that were updated before. */
+export type StepCounts = Pick<Optimizer, 'stepsLeftOut' | 'updatedFrozen' | 'leftOutNext'>;
 
 /**
  * Returns the counts of all parameters. They come from all ranks, because ranks may hold different parameters. All ranks call this
@@ -51,19 +48,26 @@ export type StepCounts = Pick<Optimizer, 'stepsLeftOut' | 'updatedFrozen'>;
 export function stepCountsOf(
   ranks: Ranks,
   name: string,
-  { stepsLeftOut, updatedFrozen }: StepCounts,
+  { stepsLeftOut, updatedFrozen, leftOutNext }: StepCounts,
 ): StepCounts {
-  const counts = exchange<StepCounts>(ranks, name, { stepsLeftOut, updatedFrozen });
+  const counts = exchange<StepCounts>(ranks, name, { stepsLeftOut, updatedFrozen, leftOutNext });
   return {
     // If several ranks have a parameter, the value of the first rank counts.
     stepsLeftOut: Object.assign({}, ...counts.map((each) => each.stepsLeftOut).reverse()),
     updatedFrozen: [...new Set(counts.flatMap((each) => each.updatedFrozen))],
+    leftOutNext: [...new Set(counts.flatMap((each) => each.leftOutNext))],
   };
 }
 
-/** Returns, for each parameter of all ranks, the number of steps that did not update it; see `stepCountsOf`. */
-export function stepsLeftOutOf(ranks: Ranks, name: string, optimizer: StepCounts): Optimizer['stepsLeftOut'] {
-  return stepCountsOf(ranks, name, optimizer).stepsLeftOut;
+/** Returns the lists of names that a save stores; it omits empty lists. */
+export function storedLists({ updatedFrozen, leftOutNext }: StepCounts): {
+  readonly updatedFrozen?: string[];
+  readonly leftOutNext?: string[];
+} {
+  return {
+    ...(updatedFrozen.length > 0 && { updatedFrozen: [...updatedFrozen] }),
+    ...(leftOutNext.length > 0 && { leftOutNext: [...leftOutNext] }),
+  };
 }
 
 /** Whether an optimizer has states of a parameter: of a trainable one, and of a frozen one that it has updated before. */
