@@ -171,7 +171,7 @@ test('frames are read in the order of their numbers, and only the first ones', a
     write(`numbers/${name}.png`, picture(color ?? '', 1, 1));
   const blues: (number | undefined)[] = [];
   const video = { place: 'row 1', path: join(folder, 'numbers') };
-  assert.equal(await eachFrame(video, 2, folder, ({ pixels }) => blues.push(pixels[2])), 2);
+  assert.equal(await eachFrame(video, 2, { baseDir: folder }, ({ pixels }) => blues.push(pixels[2])), 2);
   assert.deepEqual(blues, [1, 2]);
 });
 
@@ -186,6 +186,8 @@ test('what keeps a folder of videos from training is named with the line of its 
   write('stub/a.mp4', POINTER);
   write('frame-stub/v/0.png', POINTER);
   mkdirSync(join(folder, 'bare'));
+  mkdirSync(join(folder, 'pipe'));
+  execFileSync('mkfifo', [join(folder, 'pipe/a.mp4')]);
   const cases: readonly (readonly [string, RegExp])[] = [
     ['bare', /the folder bare has no metadata\.csv; write one with the header video,prompt/],
     [
@@ -197,6 +199,7 @@ test('what keeps a folder of videos from training is named with the line of its 
       list('gone', 'video,prompt\na.mp4,"a"\n'),
       /line 2: there is no file or folder a\.mp4 in .*gone; correct the row/,
     ],
+    [list('pipe', 'video,prompt\na.mp4,"a"\n'), /line 2: there is no file or folder a\.mp4 in .*pipe/],
     [list('silent', 'video,prompt\nb,\n'), /line 2 has no value in column 'prompt'/],
     [list('none', 'video,prompt\n'), /none\/metadata\.csv lists no videos/],
     ['short', /line 2: .*v0 has 1 frame, but a video of the model has 2; give a longer video/],
@@ -283,33 +286,42 @@ test('without ffmpeg, a file of a video is refused with what to install', async 
   write('clip.mp4', 'not read');
   programsIn(context, join(folder, 'nowhere'));
   await assert.rejects(
-    eachFrame(FILE, 2, folder, () => undefined),
+    eachFrame(FILE, 2, { baseDir: folder }, () => undefined),
     /line 2: .*clip\.mp4 is decoded by the program ffmpeg, which is not installed here; install it \(`apt install ffmpeg`/,
   );
 });
 
 test('frames of ffmpeg are read whatever pieces they come in, and its errors are reported', async (context) => {
-  for (const name of ['clip.mp4', 'clip.mp4-wrong']) write(name, 'not read');
+  for (const name of ['clip.mp4', 'clip.mp4-wrong', 'clip.mp4-large']) write(name, 'not read');
   write('programs/ffmpeg', `#!${process.execPath}\n${FAKE}`);
   chmodSync(join(folder, 'programs/ffmpeg'), 0o755);
   programsIn(context, `${join(folder, 'programs')}${delimiter}${process.env.PATH}`);
   const frames: string[] = [];
-  const count = await eachFrame(FILE, 3, folder, ({ rows, columns, pixels }) =>
+  const count = await eachFrame(FILE, 3, { baseDir: folder }, ({ rows, columns, pixels }) =>
     frames.push(`${rows} x ${columns}: ${pixels.join()}`),
   );
   assert.equal(count, 3);
   assert.deepEqual(frames, ['1 x 2: 10,1,2,3,4,5', '1 x 2: 10,2,3,4,5,6', '1 x 2: 10,3,4,5,6,7']);
   await assert.rejects(
-    eachFrame({ ...FILE, path: `${FILE.path}-wrong` }, 3, folder, () => undefined),
+    eachFrame({ ...FILE, path: `${FILE.path}-wrong` }, 3, { baseDir: folder }, () => undefined),
     /line 2: .*clip\.mp4-wrong is no video that ffmpeg can decode \(moov atom not found\)/,
+  );
+  await assert.rejects(
+    eachFrame({ ...FILE, path: `${FILE.path}-large` }, 3, { baseDir: folder }, () => undefined),
+    /clip\.mp4-large has 40000 x 50000 pixels, but at most 89478485 pixels are decoded; scale it down/,
   );
 });
 
-/** Writes as many frames as it is asked for, byte by byte, and fails for files whose names end with 'wrong'. */
+/**
+ * Writes as many frames as it is asked for, byte by byte, and fails for files whose names end with 'wrong'. A file whose name ends
+ * with 'large' has large frames, which never come.
+ */
 const FAKE = `
 const { argv, stdout } = process;
 if (argv.some((one) => one.endsWith('wrong'))) { console.error('moov atom not found'); process.exit(1); }
-const count = Number(argv[argv.indexOf('-frames:v') + 1]);
+const isLarge = argv.some((one) => one.endsWith('large'));
+const count = isLarge ? 0 : Number(argv[argv.indexOf('-frames:v') + 1]);
+if (isLarge) { stdout.write('P6\\n50000 40000\\n255\\n'); setInterval(() => undefined, 1000); }
 (async () => {
   for (let i = 1; i <= count; i++)
     for (const byte of [...Buffer.from('P6\\n2 1\\n255\\n'), 10, i, i + 1, i + 2, i + 3, i + 4]) {
@@ -328,8 +340,11 @@ test('a video that ffmpeg wrote is decoded to its frames', async (context) => {
     return context.skip('this machine has no ffmpeg');
   }
   const sizes: string[] = [];
-  const count = await eachFrame({ place: 'row 1', path: file }, 5, folder, ({ rows, columns, pixels }) =>
-    sizes.push(`${rows} x ${columns}: ${pixels.length}`),
+  const count = await eachFrame(
+    { place: 'row 1', path: file },
+    5,
+    { baseDir: folder },
+    ({ rows, columns, pixels }) => sizes.push(`${rows} x ${columns}: ${pixels.length}`),
   );
   assert.deepEqual([count, sizes], [5, new Array(5).fill('48 x 64: 9216')]);
 });

@@ -135,13 +135,22 @@ function requireOnce(place: string, columns: readonly string[], header: readonly
   });
 }
 
-function noColumn(place: string, column: string, known: readonly string[]): ConfigError {
+/**
+ * Makes the error for a row or a file without a column, or without its value; `key` is the setting of data that names the column, if the
+ * column may be a default that the user never wrote.
+ */
+export function noColumn(
+  place: string,
+  column: string,
+  known: readonly string[],
+  key?: 'x' | 'text',
+): ConfigError {
   const near = nearest(column, known);
-  const choice = known.find((name) => name !== column) ?? 'content';
+  const choice = near ?? known.find((name) => name !== column) ?? 'content';
   const hint = known.includes(column)
     ? 'fill in a value or leave the row out'
-    : near === undefined
-      ? `its columns are ${known.join(', ')}; name a column, for example data: { path, text: '${choice}' }`
+    : near === undefined || key !== undefined
+      ? `its columns are ${known.join(', ')}; name a column, for example data: { path, ${key ?? 'text'}: '${choice}' }`
       : `did you mean '${near}'?`;
   const problem = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
   return new ConfigError(`data: ${place} has ${problem}; ${hint}`, { column });

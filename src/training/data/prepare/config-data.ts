@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { isNames, isVideoModel, modelShape, ownData, type TrainConfig } from '../../../config';
 import { findFiles } from '../files/find-files';
-import { listOfVideos } from '../files/video-list';
+import { filesOfVideo } from '../files/video-frames';
+import { listedVideos, listOfVideos } from '../files/video-list';
 import type { DataToPrepare } from '../prepared';
 import { videoSize } from '../video-coder';
 import { type TextCodec, textCodecOf, tokenizerFiles } from './tokenizer';
@@ -33,17 +33,28 @@ export function codecOf(config: TrainConfig, baseDir: string): Promise<TextCodec
 }
 
 /** Returns the files on which prepared data depend; null for data without files. Throws: CONFIG for files that are not there. */
-export function filesOfData(data: DataToPrepare, baseDir: string): readonly string[] | null {
+export async function filesOfData(data: DataToPrepare, baseDir: string): Promise<readonly string[] | null> {
   const { format, validation, tokenizer } = data;
   const path = data.instructions ?? data.preferences ?? data.path;
   if (path === undefined) return null;
   const paths = [path, isNames(validation) ? validation : []].flat();
-  const { files } = findFiles(
+  const files =
     data.videos === undefined
-      ? { paths, format, baseDir }
-      : { paths: paths.map((list) => dirname(listOfVideos(list, baseDir))), format: 'text', baseDir },
-  );
+      ? findFiles({ paths, format, baseDir }).files
+      : await filesOfLists(
+          paths.map((list) => listOfVideos(list, baseDir)),
+          data,
+        );
   return [...files, ...(tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir))];
+}
+
+/** Returns lists of videos, and the files of the videos that they name. */
+async function filesOfLists(lists: readonly string[], data: DataToPrepare): Promise<string[]> {
+  const files = [...lists];
+  for (const list of lists)
+    for await (const video of listedVideos(list, data))
+      for (const file of filesOfVideo(video)) files.push(file);
+  return files;
 }
 
 /** Returns the model's folder, if it has a tokenizer. */

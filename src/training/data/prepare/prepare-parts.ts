@@ -1,3 +1,4 @@
+import type { Bytes } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import type { BytesRead } from '../files/text-file';
 
@@ -15,4 +16,12 @@ export interface PrepareParts {
   fileFor(name: string): string;
   /** Gets the number of bytes that were read since its last call. */
   readonly read: BytesRead;
+}
+
+/** The parts that the preparation needs besides the settings of the data. */
+export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
+  /** Ends the preparation. */
+  readonly signal?: AbortSignal | undefined;
+  /** Gets the data's name, and the numbers of bytes that were read so far and of all files; of videos for a dit. */
+  readonly progress: (name: string, done: Bytes, total: Bytes) => void;
 }

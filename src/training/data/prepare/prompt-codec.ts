@@ -44,7 +44,9 @@ export function wordsOf(prompt: string): string[] {
 
 /** Returns all words of texts, in sorted order. */
 export function allWords(prompts: Iterable<string>): string[] {
-  return [...new Set([...prompts].flatMap(wordsOf))].sort();
+  const words = new Set<string>();
+  for (const prompt of prompts) for (const word of wordsOf(prompt)) words.add(word);
+  return [...words].sort();
 }
 
 function codecOfWords(words: readonly string[]): PromptCodec {
