@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -51,6 +52,7 @@ test('videos are prepared again when a listed file changed, wherever it is, and 
   let last = await prepared();
   assert.equal(await prepared(), last);
   writeFileSync(join(list, 'notebook.ipynb'), 'a file that no row names');
+  writeFileSync(join(frames, '1.png'), 'a frame after those of the model');
   assert.equal(await prepared(), last);
   const changes = [
     () => writeFileSync(join(base, 'one.png'), picture('#123456')),
@@ -62,6 +64,24 @@ test('videos are prepared again when a listed file changed, wherever it is, and 
     assert.notEqual(next.fingerprint, last.fingerprint);
     last = next;
   }
+});
+
+test('an interrupt ends a preparation that has just begun', async () => {
+  const list = folderNamed('begun');
+  writeFileSync(join(list, 'metadata.csv'), 'video,prompt\none.png,a\n');
+  writeFileSync(join(list, 'one.png'), picture('red'));
+  const data = new JobData({ baseDir: base, folder: folderNamed('begun-job') });
+  const preparing = data.prepare(parseTrainConfig({ model: MODEL, data: 'begun' }), 1);
+  data.interrupt();
+  await assert.rejects(preparing, { code: 'INTERRUPTED' });
+});
+
+test('a list that cannot be read is an error of files', async () => {
+  // Reading a process's memory at address 0 is an error for root, too.
+  symlinkSync('/proc/self/mem', join(folderNamed('unreadable'), 'metadata.csv'));
+  const data = new JobData({ baseDir: base, folder: folderNamed('unreadable-job') });
+  const preparing = data.prepare(parseTrainConfig({ model: MODEL, data: 'unreadable' }), 1);
+  await assert.rejects(preparing, { code: 'IO', message: /^data: EIO/ });
 });
 
 /** Writes its process number into the file PID, and runs until it is killed. */

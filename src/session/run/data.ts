@@ -92,9 +92,9 @@ export class JobData {
   }
 
   async #once(data: DataToPrepare, seed: number): Promise<PreparedData> {
+    const { signal } = this.#stop;
     const key = await this.#keyOf(data, seed);
-    const preparing =
-      this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options, this.#stop.signal);
+    const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options, signal);
     this.#prepared.set(key, preparing);
     try {
       return await preparing;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename, relative, sep } from 'node:path';
 import { isNames, type OwnData } from '../../../config';
-import { ConfigError, isWhole, ShardlabError } from '../../../core';
+import { ConfigError, isWhole } from '../../../core';
 import { type FoundFiles, findFiles } from '../files/find-files';
 import { type ImageSize, imageSizeOf } from '../files/image';
 import { refusePointer } from '../files/lfs-pointer';
@@ -21,7 +21,7 @@ import {
 } from '../prepared';
 import { prepareInstructions } from './instructions';
 import { NumberFile } from './number-file';
-import type { PrepareOptions, PrepareParts } from './prepare-parts';
+import { dataError, type PrepareOptions, type PrepareParts } from './prepare-parts';
 import { prepareArrays, prepareColumns, rowsOf } from './rows';
 import { type TextCodec, textCodecOf } from './tokenizer';
 import { validationCount } from './validation-share';
@@ -42,9 +42,7 @@ export async function prepareData(data: DataToPrepare, options: PrepareOptions):
     return await prepare(data, { ...options, progress });
   } catch (error) {
     signal?.throwIfAborted();
-    if (error instanceof ShardlabError || !(error instanceof Error) || !('code' in error)) throw error;
-    const advice = error.code === 'ENOSPC' ? '; set TMPDIR to a folder with more space' : '';
-    throw new ShardlabError('IO', `data: ${error.message}${advice}`, { cause: error });
+    throw dataError(error);
   }
 }
 
