@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { after, type TestContext, test } from 'node:test';
@@ -185,7 +193,7 @@ test('what keeps a folder of videos from training is named with the line of its 
   write('empty/v/readme.txt', '');
   write('stub/a.mp4', POINTER);
   write('frame-stub/v/0.png', POINTER);
-  mkdirSync(join(folder, 'bare'));
+  mkdirSync(join(folder, 'bare/metadata.csv'), { recursive: true });
   mkdirSync(join(folder, 'pipe'));
   execFileSync('mkfifo', [join(folder, 'pipe/a.mp4')]);
   const cases: readonly (readonly [string, RegExp])[] = [
@@ -201,6 +209,9 @@ test('what keeps a folder of videos from training is named with the line of its 
     ],
     [list('pipe', 'video,prompt\na.mp4,"a"\n'), /line 2: there is no file or folder a\.mp4 in .*pipe/],
     [list('silent', 'video,prompt\nb,\n'), /line 2 has no value in column 'prompt'/],
+    [list('semicolons', 'video;prompt\nb;a\n'), /has only the column 'video;prompt'; write commas/],
+    [list('twice', 'video,video,prompt\na,b,c\n'), /line 1 \(the header\) has several columns 'video'/],
+    [list('endless', `video,prompt\n${'a'.repeat(5000)},a\n`), /^.{0,300}$/s],
     [list('none', 'video,prompt\n'), /none\/metadata\.csv lists no videos/],
     ['short', /line 2: .*v0 has 1 frame, but a video of the model has 2; give a longer video/],
     [list('empty', 'video,prompt\nv,a\n'), /line 2: the folder .*v has no PNG or JPEG images/],
@@ -225,6 +236,15 @@ test('other columns can be named, and a list of JSON lines is read', async () =>
     ditSchema.parse(one),
   );
   assert.deepEqual(prepared.train.source.prompts, ['a', 'b']);
+});
+
+test('a list of a spreadsheet is read: with a byte order mark, CRLF, quotes, columns without a name, and Chinese names and texts', async () => {
+  const rows = ['视频/一 号,"一个红球, ""滚动"" a Ball",,', '视频/一 号,かな,,'];
+  for (const frame of [0, 1]) write(`spreadsheet/视频/一 号/${frame}.png`, picture('red'));
+  write('spreadsheet/metadata.csv', `\ufeff${['video,prompt,,', ...rows].join('\r\n')}\r\n\r\n`);
+  const { words, train } = await prepare('spreadsheet');
+  assert.deepEqual(train.source.prompts, ['一个红球, "滚动" a Ball', 'かな']);
+  assert.deepEqual(words, ['a', 'ball', 'か', 'な', '一', '个', '动', '滚', '球', '红']);
 });
 
 test('a text that is too long is cut with a note, and a new word of a sampled text is refused', async () => {
@@ -318,7 +338,7 @@ test('frames of ffmpeg are read whatever pieces they come in, and its errors are
  */
 const FAKE = `
 const { argv, stdout } = process;
-if (argv.some((one) => one.endsWith('wrong'))) { console.error('moov atom not found'); process.exit(1); }
+if (argv.some((one) => one.endsWith('wrong'))) { console.error('[mov,mp4 @ 0x5f] moov atom not found\\nclip: Invalid data'); process.exit(1); }
 const isLarge = argv.some((one) => one.endsWith('large'));
 const count = isLarge ? 0 : Number(argv[argv.indexOf('-frames:v') + 1]);
 if (isLarge) { stdout.write('P6\\n50000 40000\\n255\\n'); setInterval(() => undefined, 1000); }
@@ -331,20 +351,50 @@ if (isLarge) { stdout.write('P6\\n50000 40000\\n255\\n'); setInterval(() => unde
 })();
 `;
 
-test('a video that ffmpeg wrote is decoded to its frames', async (context) => {
-  const file = join(folder, 'real.mp4');
+/** Turns the video of an MP4 file by a quarter. Source: ISO/IEC 14496-12, the matrix in the track's header. */
+function turned(mp4: Buffer): Buffer {
+  const matrix = mp4.indexOf('tkhd') + 44;
+  for (const [i, value] of [0, 0x10000, 0, -0x10000, 0].entries()) mp4.writeInt32BE(value, matrix + 4 * i);
+  return mp4;
+}
+
+test('videos that ffmpeg wrote are decoded: of odd sizes, turned, of any name, and pictures and sound named as videos', async (context) => {
+  mkdirSync(join(folder, '真的'));
+  const made = (name: string, source: string, ...options: string[]): string => {
+    const file = join(folder, '真的', name);
+    const args = ['-v', 'error', '-f', 'lavfi', '-i', source, ...options, '-y', file];
+    execFileSync('ffmpeg', args, { stdio: 'pipe' });
+    return file;
+  };
+  const source = 'testsrc=size=64x48:rate=8:duration=1';
   try {
-    const source = 'testsrc=size=64x48:rate=8:duration=1';
-    execFileSync('ffmpeg', ['-v', 'error', '-f', 'lavfi', '-i', source, '-y', file], { stdio: 'pipe' });
+    made('a.mp4', source);
   } catch {
     return context.skip('this machine has no ffmpeg');
   }
-  const sizes: string[] = [];
-  const count = await eachFrame(
-    { place: 'row 1', path: file },
-    5,
-    { baseDir: folder },
-    ({ rows, columns, pixels }) => sizes.push(`${rows} x ${columns}: ${pixels.length}`),
+  writeFileSync(join(folder, '真的/turned.mp4'), turned(readFileSync(join(folder, '真的/a.mp4'))));
+  made('-红 %03d:球.mkv', 'testsrc=size=33x17:rate=8:duration=1', '-pix_fmt', 'yuv444p');
+  made('short.gif', source, '-frames:v', '4');
+  copyFileSync(made('picture.jpg', source, '-frames:v', '1'), join(folder, '真的/picture.mp4'));
+  const sound = made('sound.mp4', 'sine=duration=1');
+  const sizesOf = async (path: string): Promise<string> => {
+    const sizes: string[] = [];
+    const count = await eachFrame({ place: 'row 1', path }, 5, { baseDir: folder }, ({ rows, columns }) =>
+      sizes.push(`${rows} x ${columns}`),
+    );
+    return `${count}: ${[...new Set(sizes)]}`;
+  };
+  const expected = {
+    'a.mp4': '5: 48 x 64',
+    'turned.mp4': '5: 64 x 48',
+    '-红 %03d:球.mkv': '5: 17 x 33',
+    'short.gif': '4: 48 x 64',
+    'picture.mp4': '1: 48 x 64',
+  };
+  for (const [name, sizes] of Object.entries(expected))
+    assert.equal(await sizesOf(join(folder, '真的', name)), sizes, name);
+  await assert.rejects(
+    sizesOf(sound),
+    /sound\.mp4 is no video that ffmpeg can decode \(Stream map '0:v:0' matches no streams/,
   );
-  assert.deepEqual([count, sizes], [5, new Array(5).fill('48 x 64: 9216')]);
 });

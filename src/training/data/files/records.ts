@@ -86,7 +86,9 @@ async function* csvRecords(
     if (header === undefined) {
       header = cells;
       requireColumns(`${place} (the header)`, columns, header);
-      requireOnce(`${place} (the header)`, columns, header);
+      // Without named columns, the caller may read any of them. A spreadsheet may write columns without a name or a value.
+      const used = columns.length > 0 ? columns : header.filter((name) => name !== '');
+      requireOnce(`${place} (the header)`, used, header);
       continue;
     }
     if (cells.length !== header.length) {
@@ -145,6 +147,11 @@ export function noColumn(
   known: readonly string[],
   key?: 'x' | 'text',
 ): ConfigError {
+  const [only = '', second] = known;
+  if (only !== column && second === undefined && /[;\t]/.test(only))
+    return new ConfigError(`data: ${place} has only the column '${only}'; write commas between columns`, {
+      column,
+    });
   const near = nearest(column, known);
   const choice = near ?? known.find((name) => name !== column) ?? 'content';
   const hint = known.includes(column)

@@ -68,7 +68,11 @@ function imageFrame(file: string): Frame {
   const [rows, columns] = imageSizeOf(file, bytes);
   const decoded = decodedImage(file, bytes, [rows, columns]);
   const pixels = new Uint8Array(rows * columns * 3);
-  for (let i = 0; i < rows * columns; i++) pixels.set(decoded.subarray(4 * i, 4 * i + 3), 3 * i);
+  for (let from = 0, to = 0; to < pixels.length; from += 4, to += 3) {
+    pixels[to] = decoded[from] ?? 0;
+    pixels[to + 1] = decoded[from + 1] ?? 0;
+    pixels[to + 2] = decoded[from + 2] ?? 0;
+  }
   return { rows, columns, pixels };
 }
 
@@ -140,7 +144,9 @@ function decodeBy(
     });
     child.on('close', (code) => {
       if (code === 0 && frames.count > 0) return done(frames.count);
-      const reason = said.trim().split('\n').at(-1) || 'it has no frames';
+      // The first line names the cause, behind the part of FFmpeg that found it: '[mov,mp4 @ 0x5f]'.
+      const [first = ''] = said.trim().split('\n');
+      const reason = first.replace(/^\[[^\]]*\]\s*/, '') || 'it has no frames';
       fail(
         new ConfigError(
           `data: ${place}: ${path} is no video that ffmpeg can decode (${reason}); save the video again or remove the row`,

@@ -1,7 +1,6 @@
-import { existsSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import type { OwnData } from '../../../config';
-import { ConfigError, ownValue, statIfThere } from '../../../core';
+import { ConfigError, ownValue, shortened, statIfThere } from '../../../core';
 import { findFiles } from './find-files';
 import { refusePointer } from './lfs-pointer';
 import { type FileRecord, noColumn, recordsOf } from './records';
@@ -25,7 +24,7 @@ export function listOfVideos(path: string, baseDir: string): string {
       `data: ${path} is no list of videos; name a folder with ${LISTS[0]}, or a CSV or JSONL file with the columns video and prompt`,
     );
   }
-  const list = LISTS.map((name) => join(full, name)).find((file) => existsSync(file));
+  const list = LISTS.map((name) => join(full, name)).find((file) => statIfThere(file)?.isFile() === true);
   if (list !== undefined) return list;
   throw new ConfigError(
     `data: the folder ${path} has no ${LISTS[0]}; write one with the header video,prompt and a row per video, such as a.mp4,"a red ball rolls"`,
@@ -56,7 +55,7 @@ export async function* listedVideos(
     // A pipe could keep its reader waiting forever.
     if (stats?.isFile() !== true && stats?.isDirectory() !== true)
       throw new ConfigError(
-        `data: ${record.place}: there is no file or folder ${name} in ${folder}; correct the row, or copy the video there`,
+        `data: ${record.place}: there is no file or folder ${shortened(name)} in ${folder}; correct the row, or copy the video there`,
         { file: path },
       );
     count++;
