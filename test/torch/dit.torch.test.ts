@@ -36,6 +36,7 @@ test('videos are evaluated as here, and runs of both engines continue from the c
     assert.ok(difference <= BOUND, `${continued.losses}; ${run.losses}`);
   }
   await assert.rejects(runs[1].sample([1, 2], { tokens: 2 }), /kind 'dit' gives no logits of tokens/);
+  await assert.rejects(runs[1].sampleVideo('a red circle', { steps: 1 }), /sampleVideo is not done here/);
   await runs[1].reshard({ strategy: 'NO_SHARD' });
   await runs[1].step(2);
   await runs[0].step(2);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { withProgress } from '../../cell';
 import { type DataToPrepare, type PreparedData, prepareData } from '../../training';
@@ -11,18 +12,32 @@ export interface DataFolders {
   readonly folder: string;
 }
 
-/** Prepares data in files of the job's folder, and shows the progress. Throws: CONFIG, IO. [Note: prepared data] */
+/**
+ * Prepares data in files of the job's folder, and shows the progress; after an error, no file remains. Throws: CONFIG, IO; the
+ * reason of `signal` after it is aborted. [Note: prepared data]
+ */
 export async function prepareInFolder(
   data: DataToPrepare,
   seed: number,
   { baseDir, folder }: DataFolders,
+  signal?: AbortSignal,
 ): Promise<PreparedData> {
-  return withProgress('reading data', 'bytes', (show) =>
-    prepareData(data, {
-      baseDir,
-      seed,
-      fileFor: (name) => join(folder, `data-${randomUUID()}-${name}`),
-      progress: (name, done, total) => show(done, total, `reading ${name}`),
-    }),
-  );
+  const files: string[] = [];
+  const fileFor = (name: string): string => {
+    const file = join(folder, `data-${randomUUID()}-${name}`);
+    files.push(file);
+    return file;
+  };
+  const unit = data.videos === undefined ? 'bytes' : 'videos';
+  try {
+    return await withProgress('reading data', unit, (show) =>
+      prepareData(data, {
+        ...{ baseDir, seed, fileFor, signal },
+        progress: (name, done, total) => show(done, total, `reading ${name}`),
+      }),
+    );
+  } catch (error) {
+    for (const file of files) rmSync(file, { force: true });
+    throw error;
+  }
 }

@@ -19,8 +19,8 @@ from .trainer import Trainer
 from .variables import number
 from .world import World
 
-# The kinds of work that only read a run's values, or say when they begin to change them. If other work fails, its run ends.
-READING = ("units", "evaluate", "sample", "save", "load", "exportOwn")
+# The kinds of work that change a run's values from their beginning. If such work fails, its run ends.
+CHANGING = ("steps", "rate")
 
 
 class Runs:
@@ -52,7 +52,7 @@ class Runs:
             return self._dispose(run)
         trainer = self._trainer(run)
         self._active = trainer
-        self._is_changing = kind not in READING
+        self._is_changing = kind in CHANGING
         match kind:
             case "steps":
                 return self._steps(work_id, trainer, order)

@@ -7,7 +7,7 @@ import {
   type TrainConfig,
   type TrainConfigInput,
 } from '../../config';
-import { statIfThere } from '../../core';
+import { ShardlabError, statIfThere } from '../../core';
 import { type DataFolders, prepareInFolder } from '../../launch';
 import {
   codecOf,
@@ -34,6 +34,8 @@ export class JobData {
   readonly #options: DataFolders;
   /** The prepared data; the key identifies their settings and files. */
   readonly #prepared = new Map<string, Promise<PreparedData>>();
+  /** Ends the preparations that run. */
+  #stop = new AbortController();
 
   constructor(options: DataFolders) {
     this.#options = options;
@@ -41,7 +43,7 @@ export class JobData {
 
   /**
    * Prepares a config's own data and checks that they fit the model; returns undefined for built-in data. Throws:
-   * CONFIG naming file, line or row, column, and what to change.
+   * CONFIG naming file, line or row, column, and what to change; INTERRUPTED after `interrupt`.
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = dataToPrepare(config, this.#options.baseDir);
@@ -51,6 +53,14 @@ export class JobData {
     if (isVideoModel(shape)) videosOf({ config, shape, world, prepared });
     else (shape.kind === 'own' ? createOwnBatches : createBatches)(config, { world, prepared });
     return prepared;
+  }
+
+  /** Ends the preparations that run; they throw INTERRUPTED. */
+  interrupt(): void {
+    this.#stop.abort(
+      new ShardlabError('INTERRUPTED', 'the reading of data was interrupted; train again to read them'),
+    );
+    this.#stop = new AbortController();
   }
 
   /** Prepares a config's data and counts the rows of an epoch; undefined if the data are no conversations. Throws: CONFIG, IO. */
@@ -82,8 +92,9 @@ export class JobData {
   }
 
   async #once(data: DataToPrepare, seed: number): Promise<PreparedData> {
-    const key = this.#keyOf(data, seed);
-    const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options);
+    const { signal } = this.#stop;
+    const key = await this.#keyOf(data, seed);
+    const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options, signal);
     this.#prepared.set(key, preparing);
     try {
       return await preparing;
@@ -98,8 +109,8 @@ export class JobData {
    * Returns a key that identifies settings and the state of their files. Data that are arrays get a new key in each
    * call, because the user may have changed an array's values.
    */
-  #keyOf(data: DataToPrepare, seed: number): string {
-    const files = filesOfData(data, this.#options.baseDir);
+  async #keyOf(data: DataToPrepare, seed: number): Promise<string> {
+    const files = await filesOfData(data, this.#options.baseDir);
     if (files === null) return randomUUID();
     const states = files.map((file) => {
       const stats = statIfThere(file);

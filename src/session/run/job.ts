@@ -251,6 +251,7 @@ export class Job extends StepFigures {
 
   /** Stops running calls. Ranks keep their variables, and the next call works. A running training step is completed first. */
   async interrupt(): Promise<void> {
+    this.#data.interrupt();
     this.#supervisor.refuseWaiting();
     const calls = new Set(this.busyRanks().map(({ call }) => call));
     const gentle = [...this.#runs].map((run) => run.stop());
@@ -272,6 +273,7 @@ export class Job extends StepFigures {
   /** Ends all ranks; kills those that do not end by themselves. Resolves when all processes are gone. */
   shutdown(): Promise<void> {
     this.#ended ??= (async () => {
+      this.#data.interrupt();
       this.#supervisor.close();
       this.#unregister();
       await this.#fleet.end();

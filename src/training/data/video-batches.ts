@@ -19,7 +19,7 @@ export function videosOf({ config, shape, world, prepared }: VideoSettings): Lat
   const { textEncoder } = config;
   if (prepared !== undefined) {
     const videos = videosIn(prepared);
-    if (textEncoder !== null) requireVocab(videos, encoderShape(textEncoder).vocab);
+    if (textEncoder !== null) requireVocab(videos, encoderShape(textEncoder));
     return ownVideoBatches({ ...config, shape, world }, videos);
   }
   return config.data === 'moving-shapes'
@@ -34,14 +34,18 @@ function videosIn(prepared: PreparedData): PreparedVideos {
 }
 
 /** Throws: CONFIG if texts have tokens that the encoder does not have. */
-function requireVocab({ vocab, tokenizer, name }: PreparedVideos, known: number): void {
-  if (vocab <= known) return;
+function requireVocab(
+  { vocab, tokenizer, name }: PreparedVideos,
+  encoder: ReturnType<typeof encoderShape>,
+): void {
+  if (vocab <= encoder.vocab) return;
   const tokens =
     tokenizer === 'words'
       ? `the texts of ${name} have ${vocab - 1} different words`
       : `${tokenizer} has ${vocab} tokens`;
   throw new ConfigError(
-    `data: ${tokens}, but textEncoder.model has a vocab of ${known}; give an encoder with at least ${vocab}`,
+    `data: ${tokens}, but textEncoder.model has a vocab of ${encoder.vocab}; give an encoder with at least ${vocab}. ` +
+      `For example, write textEncoder: { model: ${JSON.stringify({ ...encoder, vocab })} }`,
   );
 }
 

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { after, type TestContext, test } from 'node:test';
@@ -171,7 +179,7 @@ test('frames are read in the order of their numbers, and only the first ones', a
     write(`numbers/${name}.png`, picture(color ?? '', 1, 1));
   const blues: (number | undefined)[] = [];
   const video = { place: 'row 1', path: join(folder, 'numbers') };
-  assert.equal(await eachFrame(video, 2, folder, ({ pixels }) => blues.push(pixels[2])), 2);
+  assert.equal(await eachFrame(video, 2, { baseDir: folder }, ({ pixels }) => blues.push(pixels[2])), 2);
   assert.deepEqual(blues, [1, 2]);
 });
 
@@ -185,7 +193,9 @@ test('what keeps a folder of videos from training is named with the line of its 
   write('empty/v/readme.txt', '');
   write('stub/a.mp4', POINTER);
   write('frame-stub/v/0.png', POINTER);
-  mkdirSync(join(folder, 'bare'));
+  mkdirSync(join(folder, 'bare/metadata.csv'), { recursive: true });
+  mkdirSync(join(folder, 'pipe'));
+  execFileSync('mkfifo', [join(folder, 'pipe/a.mp4')]);
   const cases: readonly (readonly [string, RegExp])[] = [
     ['bare', /the folder bare has no metadata\.csv; write one with the header video,prompt/],
     [
@@ -197,7 +207,11 @@ test('what keeps a folder of videos from training is named with the line of its 
       list('gone', 'video,prompt\na.mp4,"a"\n'),
       /line 2: there is no file or folder a\.mp4 in .*gone; correct the row/,
     ],
+    [list('pipe', 'video,prompt\na.mp4,"a"\n'), /line 2: there is no file or folder a\.mp4 in .*pipe/],
     [list('silent', 'video,prompt\nb,\n'), /line 2 has no value in column 'prompt'/],
+    [list('semicolons', 'video;prompt\nb;a\n'), /has only the column 'video;prompt'; write commas/],
+    [list('twice', 'video,video,prompt\na,b,c\n'), /line 1 \(the header\) has several columns 'video'/],
+    [list('endless', `video,prompt\n${'a'.repeat(5000)},a\n`), /^.{0,300}$/s],
     [list('none', 'video,prompt\n'), /none\/metadata\.csv lists no videos/],
     ['short', /line 2: .*v0 has 1 frame, but a video of the model has 2; give a longer video/],
     [list('empty', 'video,prompt\nv,a\n'), /line 2: the folder .*v has no PNG or JPEG images/],
@@ -222,6 +236,15 @@ test('other columns can be named, and a list of JSON lines is read', async () =>
     ditSchema.parse(one),
   );
   assert.deepEqual(prepared.train.source.prompts, ['a', 'b']);
+});
+
+test('a list of a spreadsheet is read: with a byte order mark, CRLF, quotes, columns without a name, and Chinese names and texts', async () => {
+  const rows = ['视频/一 号,"一个红球, ""滚动"" a Ball",,', '视频/一 号,かな,,'];
+  for (const frame of [0, 1]) write(`spreadsheet/视频/一 号/${frame}.png`, picture('red'));
+  write('spreadsheet/metadata.csv', `\ufeff${['video,prompt,,', ...rows].join('\r\n')}\r\n\r\n`);
+  const { words, train } = await prepare('spreadsheet');
+  assert.deepEqual(train.source.prompts, ['一个红球, "滚动" a Ball', 'かな']);
+  assert.deepEqual(words, ['a', 'ball', 'か', 'な', '一', '个', '动', '滚', '球', '红']);
 });
 
 test('a text that is too long is cut with a note, and a new word of a sampled text is refused', async () => {
@@ -262,11 +285,25 @@ test('an encoder with too few tokens is refused', async () => {
     textEncoder: { model: textEncoder },
   });
   const prepared = await prepare('words');
+  const made = () => videosOf({ config, shape: SHAPE, world: 1, prepared });
   assert.throws(
-    () => videosOf({ config, shape: SHAPE, world: 1, prepared }),
+    made,
     /the texts of words have 10 different words, but textEncoder\.model has a vocab of 10; give an encoder with at least 11/,
   );
+  // What the error says to write is a config.
+  const [, written = ''] = /model: (\{.*\}) \}/.exec(errorOf(made)) ?? [];
+  const fitting = parseTrainConfig({ ...config, textEncoder: { model: JSON.parse(written) } });
+  videosOf({ config: fitting, shape: SHAPE, world: 1, prepared });
 });
+
+function errorOf(action: () => unknown): string {
+  try {
+    action();
+    return '';
+  } catch (error) {
+    return String(error);
+  }
+}
 
 /** Sets the folder in which programs are found, for a test. */
 function programsIn(context: TestContext, path: string): void {
@@ -283,33 +320,42 @@ test('without ffmpeg, a file of a video is refused with what to install', async 
   write('clip.mp4', 'not read');
   programsIn(context, join(folder, 'nowhere'));
   await assert.rejects(
-    eachFrame(FILE, 2, folder, () => undefined),
+    eachFrame(FILE, 2, { baseDir: folder }, () => undefined),
     /line 2: .*clip\.mp4 is decoded by the program ffmpeg, which is not installed here; install it \(`apt install ffmpeg`/,
   );
 });
 
 test('frames of ffmpeg are read whatever pieces they come in, and its errors are reported', async (context) => {
-  for (const name of ['clip.mp4', 'clip.mp4-wrong']) write(name, 'not read');
+  for (const name of ['clip.mp4', 'clip.mp4-wrong', 'clip.mp4-large']) write(name, 'not read');
   write('programs/ffmpeg', `#!${process.execPath}\n${FAKE}`);
   chmodSync(join(folder, 'programs/ffmpeg'), 0o755);
   programsIn(context, `${join(folder, 'programs')}${delimiter}${process.env.PATH}`);
   const frames: string[] = [];
-  const count = await eachFrame(FILE, 3, folder, ({ rows, columns, pixels }) =>
+  const count = await eachFrame(FILE, 3, { baseDir: folder }, ({ rows, columns, pixels }) =>
     frames.push(`${rows} x ${columns}: ${pixels.join()}`),
   );
   assert.equal(count, 3);
   assert.deepEqual(frames, ['1 x 2: 10,1,2,3,4,5', '1 x 2: 10,2,3,4,5,6', '1 x 2: 10,3,4,5,6,7']);
   await assert.rejects(
-    eachFrame({ ...FILE, path: `${FILE.path}-wrong` }, 3, folder, () => undefined),
+    eachFrame({ ...FILE, path: `${FILE.path}-wrong` }, 3, { baseDir: folder }, () => undefined),
     /line 2: .*clip\.mp4-wrong is no video that ffmpeg can decode \(moov atom not found\)/,
+  );
+  await assert.rejects(
+    eachFrame({ ...FILE, path: `${FILE.path}-large` }, 3, { baseDir: folder }, () => undefined),
+    /clip\.mp4-large has 40000 x 50000 pixels, but at most 89478485 pixels are decoded; scale it down/,
   );
 });
 
-/** Writes as many frames as it is asked for, byte by byte, and fails for files whose names end with 'wrong'. */
+/**
+ * Writes as many frames as it is asked for, byte by byte, and fails for files whose names end with 'wrong'. A file whose name ends
+ * with 'large' has large frames, which never come.
+ */
 const FAKE = `
 const { argv, stdout } = process;
-if (argv.some((one) => one.endsWith('wrong'))) { console.error('moov atom not found'); process.exit(1); }
-const count = Number(argv[argv.indexOf('-frames:v') + 1]);
+if (argv.some((one) => one.endsWith('wrong'))) { console.error('[mov,mp4 @ 0x5f] moov atom not found\\nclip: Invalid data'); process.exit(1); }
+const isLarge = argv.some((one) => one.endsWith('large'));
+const count = isLarge ? 0 : Number(argv[argv.indexOf('-frames:v') + 1]);
+if (isLarge) { stdout.write('P6\\n50000 40000\\n255\\n'); setInterval(() => undefined, 1000); }
 (async () => {
   for (let i = 1; i <= count; i++)
     for (const byte of [...Buffer.from('P6\\n2 1\\n255\\n'), 10, i, i + 1, i + 2, i + 3, i + 4]) {
@@ -319,17 +365,50 @@ const count = Number(argv[argv.indexOf('-frames:v') + 1]);
 })();
 `;
 
-test('a video that ffmpeg wrote is decoded to its frames', async (context) => {
-  const file = join(folder, 'real.mp4');
+/** Turns the video of an MP4 file by a quarter. Source: ISO/IEC 14496-12, the matrix in the track's header. */
+function turned(mp4: Buffer): Buffer {
+  const matrix = mp4.indexOf('tkhd') + 44;
+  for (const [i, value] of [0, 0x10000, 0, -0x10000, 0].entries()) mp4.writeInt32BE(value, matrix + 4 * i);
+  return mp4;
+}
+
+test('videos that ffmpeg wrote are decoded: of odd sizes, turned, of any name, and pictures and sound named as videos', async (context) => {
+  mkdirSync(join(folder, '真的'));
+  const made = (name: string, source: string, ...options: string[]): string => {
+    const file = join(folder, '真的', name);
+    const args = ['-v', 'error', '-f', 'lavfi', '-i', source, ...options, '-y', file];
+    execFileSync('ffmpeg', args, { stdio: 'pipe' });
+    return file;
+  };
+  const source = 'testsrc=size=64x48:rate=8:duration=1';
   try {
-    const source = 'testsrc=size=64x48:rate=8:duration=1';
-    execFileSync('ffmpeg', ['-v', 'error', '-f', 'lavfi', '-i', source, '-y', file], { stdio: 'pipe' });
+    made('a.mp4', source);
   } catch {
     return context.skip('this machine has no ffmpeg');
   }
-  const sizes: string[] = [];
-  const count = await eachFrame({ place: 'row 1', path: file }, 5, folder, ({ rows, columns, pixels }) =>
-    sizes.push(`${rows} x ${columns}: ${pixels.length}`),
+  writeFileSync(join(folder, '真的/turned.mp4'), turned(readFileSync(join(folder, '真的/a.mp4'))));
+  made('-红 %03d:球.mkv', 'testsrc=size=33x17:rate=8:duration=1', '-pix_fmt', 'yuv444p');
+  made('short.gif', source, '-frames:v', '4');
+  copyFileSync(made('picture.jpg', source, '-frames:v', '1'), join(folder, '真的/picture.mp4'));
+  const sound = made('sound.mp4', 'sine=duration=1');
+  const sizesOf = async (path: string): Promise<string> => {
+    const sizes: string[] = [];
+    const count = await eachFrame({ place: 'row 1', path }, 5, { baseDir: folder }, ({ rows, columns }) =>
+      sizes.push(`${rows} x ${columns}`),
+    );
+    return `${count}: ${[...new Set(sizes)]}`;
+  };
+  const expected = {
+    'a.mp4': '5: 48 x 64',
+    'turned.mp4': '5: 64 x 48',
+    '-红 %03d:球.mkv': '5: 17 x 33',
+    'short.gif': '4: 48 x 64',
+    'picture.mp4': '1: 48 x 64',
+  };
+  for (const [name, sizes] of Object.entries(expected))
+    assert.equal(await sizesOf(join(folder, '真的', name)), sizes, name);
+  await assert.rejects(
+    sizesOf(sound),
+    /sound\.mp4 is no video that ffmpeg can decode \(Stream map '0:v:0' matches no streams/,
   );
-  assert.deepEqual([count, sizes], [5, new Array(5).fill('48 x 64: 9216')]);
 });

@@ -1,3 +1,5 @@
+import { CHANNELS } from './image';
+
 /** A picture of three bytes per pixel, row by row: red, green, blue. */
 export interface Frame {
   readonly rows: number;
@@ -5,23 +7,32 @@ export interface Frame {
   readonly pixels: Uint8Array;
 }
 
-const CHANNELS = 3;
-
 /**
  * Scales a picture until it covers `rows` x `columns` pixels, and cuts out its middle. Source: DiffSynth-Studio's
  * ImageCropAndResize (torchvision's resize and center_crop), which gives the same bytes.
  */
 export function cropAndResize(frame: Frame, rows: number, columns: number): Frame {
   const scale = Math.max(columns / frame.columns, rows / frame.rows);
-  const scaled = resized(frame, roundHalfEven(frame.rows * scale), roundHalfEven(frame.columns * scale));
-  const top = roundHalfEven((scaled.rows - rows) / 2);
-  const left = roundHalfEven((scaled.columns - columns) / 2);
-  const pixels = new Uint8Array(rows * columns * CHANNELS);
-  for (let row = 0; row < rows; row++) {
-    const from = ((row + top) * scaled.columns + left) * CHANNELS;
-    pixels.set(scaled.pixels.subarray(from, from + columns * CHANNELS), row * columns * CHANNELS);
-  }
+  const wide = weighted(frame.pixels, {
+    ...{ numLines: frame.rows, ...middleOf(frame.columns, columns, scale) },
+    ...{ lineStep: [frame.columns * CHANNELS, columns * CHANNELS], step: [CHANNELS, CHANNELS] },
+  });
+  const step = columns * CHANNELS;
+  const pixels = weighted(wide, {
+    ...{ numLines: columns, ...middleOf(frame.rows, rows, scale) },
+    ...{ lineStep: [CHANNELS, CHANNELS], step: [step, step] },
+  });
   return { rows, columns, pixels };
+}
+
+/** Returns which of a line's scaled pixels are the `to` pixels of its middle. */
+function middleOf(
+  from: number,
+  to: number,
+  scale: number,
+): Pick<Lines, 'from' | 'scaled' | 'skipped' | 'to'> {
+  const scaled = roundHalfEven(from * scale);
+  return { from, scaled, skipped: roundHalfEven((scaled - to) / 2), to };
 }
 
 /** Rounds as Python's round does: a half goes to the even neighbour. */
@@ -31,32 +42,13 @@ function roundHalfEven(value: number): number {
   return below % 2 === 0 ? below : below + 1;
 }
 
-/** Scales columns, then rows. Source: Pillow's Image.resize with BILINEAR, which gives the same bytes. */
-function resized(frame: Frame, rows: number, columns: number): Frame {
-  const { columns: ownColumns, rows: ownRows } = frame;
-  const wide =
-    columns === ownColumns
-      ? frame.pixels
-      : weighted(frame.pixels, {
-          ...{ numLines: ownRows, from: ownColumns, to: columns },
-          ...{ lineStep: [ownColumns * CHANNELS, columns * CHANNELS], step: [CHANNELS, CHANNELS] },
-        });
-  const step = columns * CHANNELS;
-  const pixels =
-    rows === ownRows
-      ? wide
-      : weighted(wide, {
-          ...{ numLines: columns, from: ownRows, to: rows },
-          ...{ lineStep: [CHANNELS, CHANNELS], step: [step, step] },
-        });
-  return { rows, columns, pixels };
-}
-
 /** How lines of pixels are scaled. Of each pair, the first number is for the source, the second for the result. */
 interface Lines {
   readonly numLines: number;
-  /** Number of pixels of a line. */
+  /** Number of pixels of a line: in the source, when it is scaled, that are left out before its middle, and in the result. */
   readonly from: number;
+  readonly scaled: number;
+  readonly skipped: number;
   readonly to: number;
   /** Bytes from a line to the next. */
   readonly lineStep: readonly [number, number];
@@ -67,10 +59,12 @@ interface Lines {
 /** Weights are whole multiples of 2^-22. Source: Pillow's PRECISION_BITS. */
 const ONE = 2 ** 22;
 
-function weighted(source: Uint8Array, { numLines, from, to, lineStep, step }: Lines): Uint8Array {
+/** Scales lines. Source: Pillow's Image.resize with BILINEAR, which gives the same bytes. */
+function weighted(source: Uint8Array, lines: Lines): Uint8Array {
+  const { numLines, from, scaled, skipped, to, lineStep, step } = lines;
   const result = new Uint8Array(numLines * to * CHANNELS);
   for (let at = 0; at < to; at++) {
-    const { first, weights } = weightsAt(at, from, to);
+    const { first, weights } = weightsAt(at + skipped, from, scaled);
     for (let line = 0; line < numLines; line++) {
       const start = line * lineStep[0] + first * step[0];
       const target = line * lineStep[1] + at * step[1];

@@ -16,16 +16,18 @@ const MOST_PIXELS = Math.floor(2 ** 30 / 4 / 3);
  */
 export function imageSizeOf(file: string, bytes: Buffer): ImageSize {
   const size = pngSize(bytes) ?? jpegSize(bytes);
-  if (size !== undefined && size[0] * size[1] > MOST_PIXELS) {
-    throw new ConfigError(
-      `data: ${file} has ${size[0]} x ${size[1]} pixels, but at most ${MOST_PIXELS} pixels are decoded; scale the image down, or remove it ` +
-        'from the folder',
-      { file },
-    );
-  }
-  if (size !== undefined) return size;
+  if (size !== undefined) return decodableSize(file, size);
   throw new ConfigError(
     `data: ${file} is neither a PNG nor a JPEG image; convert it or remove it from the folder`,
+    { file },
+  );
+}
+
+/** Returns a size. Throws: CONFIG for a picture of this size that is too large to decode. */
+export function decodableSize(file: string, size: ImageSize): ImageSize {
+  if (size[0] * size[1] <= MOST_PIXELS) return size;
+  throw new ConfigError(
+    `data: ${file} has ${size[0]} x ${size[1]} pixels, but at most ${MOST_PIXELS} pixels are decoded; scale it down, or remove it`,
     { file },
   );
 }

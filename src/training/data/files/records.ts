@@ -86,7 +86,9 @@ async function* csvRecords(
     if (header === undefined) {
       header = cells;
       requireColumns(`${place} (the header)`, columns, header);
-      requireOnce(`${place} (the header)`, columns, header);
+      // Without named columns, the caller may read any of them. A spreadsheet may write columns without a name or a value.
+      const used = columns.length > 0 ? columns : header.filter((name) => name !== '');
+      requireOnce(`${place} (the header)`, used, header);
       continue;
     }
     if (cells.length !== header.length) {
@@ -135,13 +137,27 @@ function requireOnce(place: string, columns: readonly string[], header: readonly
   });
 }
 
-function noColumn(place: string, column: string, known: readonly string[]): ConfigError {
+/**
+ * Makes the error for a row or a file without a column, or without its value; `key` is the setting of data that names the column, if the
+ * column may be a default that the user never wrote.
+ */
+export function noColumn(
+  place: string,
+  column: string,
+  known: readonly string[],
+  key?: 'x' | 'text',
+): ConfigError {
+  const [only = '', second] = known;
+  if (only !== column && second === undefined && /[;\t]/.test(only))
+    return new ConfigError(`data: ${place} has only the column '${only}'; write commas between columns`, {
+      column,
+    });
   const near = nearest(column, known);
-  const choice = known.find((name) => name !== column) ?? 'content';
+  const choice = near ?? known.find((name) => name !== column) ?? 'content';
   const hint = known.includes(column)
     ? 'fill in a value or leave the row out'
-    : near === undefined
-      ? `its columns are ${known.join(', ')}; name a column, for example data: { path, text: '${choice}' }`
+    : near === undefined || key !== undefined
+      ? `its columns are ${known.join(', ')}; name a column, for example data: { path, ${key ?? 'text'}: '${choice}' }`
       : `did you mean '${near}'?`;
   const problem = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
   return new ConfigError(`data: ${place} has ${problem}; ${hint}`, { column });

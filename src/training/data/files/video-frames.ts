@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { extname, join } from 'node:path';
 import { ConfigError, isFolder, ShardlabError } from '../../../core';
 import type { Frame } from './crop-and-resize';
-import { decodedImage, imageSizeOf } from './image';
+import { decodableSize, decodedImage, imageSizeOf } from './image';
 import { refusePointer } from './lfs-pointer';
 
 /** A video: a file of it, a folder of its frames, or an image, which is a video of one frame. */
@@ -12,6 +12,14 @@ export interface VideoPlace {
   /** The row that names the video, for error messages: 'metadata.csv, line 3'. */
   readonly place: string;
   readonly path: string;
+}
+
+/** Where and until when files of videos are decoded. */
+export interface DecodePlace {
+  /** The folder beside which the package ffmpeg-static may be installed. */
+  readonly baseDir: string;
+  /** Ends the decoding. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const IMAGE_NAMES = ['.png', '.jpg', '.jpeg'];
@@ -24,26 +32,30 @@ const IMAGE_NAMES = ['.png', '.jpg', '.jpeg'];
 export async function eachFrame(
   video: VideoPlace,
   count: number,
-  baseDir: string,
+  place: DecodePlace,
   take: (frame: Frame) => void,
 ): Promise<number> {
-  const { path } = video;
-  const isImage = IMAGE_NAMES.includes(extname(path).toLowerCase());
-  if (!isFolder(path) && !isImage) {
-    refusePointer(path);
-    return decodeVideo(video, count, baseDir, take);
+  if (!isFolder(video.path) && !isImage(video.path)) {
+    refusePointer(video.path);
+    return decodeVideo(video, count, place, take);
   }
-  const files = isImage ? [path] : imagesIn(video);
-  for (const file of files.slice(0, count)) {
+  const files = filesOfVideo(video).slice(0, count);
+  for (const file of files) {
     refusePointer(file);
     take(imageFrame(file));
   }
-  return Math.min(files.length, count);
+  return files.length;
 }
 
-function imagesIn({ place, path }: VideoPlace): string[] {
+function isImage(path: string): boolean {
+  return IMAGE_NAMES.includes(extname(path).toLowerCase());
+}
+
+/** Returns the frames of a folder in their order, or the video's only file. Throws: CONFIG for a folder without frames. */
+export function filesOfVideo({ place, path }: VideoPlace): string[] {
+  if (!isFolder(path)) return [path];
   const order = new Intl.Collator('en', { numeric: true });
-  const names = readdirSync(path).filter((name) => IMAGE_NAMES.includes(extname(name).toLowerCase()));
+  const names = readdirSync(path).filter(isImage);
   if (names.length === 0)
     throw new ConfigError(
       `data: ${place}: the folder ${path} has no PNG or JPEG images; write the frames of the video into it`,
@@ -56,7 +68,11 @@ function imageFrame(file: string): Frame {
   const [rows, columns] = imageSizeOf(file, bytes);
   const decoded = decodedImage(file, bytes, [rows, columns]);
   const pixels = new Uint8Array(rows * columns * 3);
-  for (let i = 0; i < rows * columns; i++) pixels.set(decoded.subarray(4 * i, 4 * i + 3), 3 * i);
+  for (let from = 0, to = 0; to < pixels.length; from += 4, to += 3) {
+    pixels[to] = decoded[from] ?? 0;
+    pixels[to + 1] = decoded[from + 1] ?? 0;
+    pixels[to + 2] = decoded[from + 2] ?? 0;
+  }
   return { rows, columns, pixels };
 }
 
@@ -69,17 +85,17 @@ const ARGUMENTS = (path: string, count: number): string[] => [
 async function decodeVideo(
   video: VideoPlace,
   count: number,
-  baseDir: string,
+  { baseDir, signal }: DecodePlace,
   take: (frame: Frame) => void,
 ): Promise<number> {
   const args = ARGUMENTS(video.path, count);
   try {
-    return await decodeBy('ffmpeg', args, video, take);
+    return await decodeBy('ffmpeg', args, { ...video, signal }, take);
   } catch (error) {
     if (!isMissing(error)) throw error;
     const program = packagedProgram(baseDir);
     if (program === undefined) throw missingProgram(video);
-    return decodeBy(program, args, video, take);
+    return decodeBy(program, args, { ...video, signal }, take);
   }
 }
 
@@ -110,12 +126,12 @@ function missingProgram({ place, path }: VideoPlace): ShardlabError {
 function decodeBy(
   program: string,
   args: readonly string[],
-  { place, path }: VideoPlace,
+  { place, path, signal }: VideoPlace & Pick<DecodePlace, 'signal'>,
   take: (frame: Frame) => void,
 ): Promise<number> {
   return new Promise((done, fail) => {
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const frames = new FrameStream(take);
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], signal, killSignal: 'SIGKILL' });
+    const frames = new FrameStream(path, take);
     let said = '';
     const failed = (error: unknown): void => {
       child.kill('SIGKILL');
@@ -128,7 +144,9 @@ function decodeBy(
     });
     child.on('close', (code) => {
       if (code === 0 && frames.count > 0) return done(frames.count);
-      const reason = said.trim().split('\n').at(-1) || 'it has no frames';
+      // The first line names the cause, behind the part of FFmpeg that found it: '[mov,mp4 @ 0x5f]'.
+      const [first = ''] = said.trim().split('\n');
+      const reason = first.replace(/^\[[^\]]*\]\s*/, '') || 'it has no frames';
       fail(
         new ConfigError(
           `data: ${place}: ${path} is no video that ffmpeg can decode (${reason}); save the video again or remove the row`,
@@ -156,6 +174,7 @@ function guarded(
 
 /** Cuts a stream of PPM files into frames. */
 class FrameStream {
+  readonly #file: string;
   readonly #take: (frame: Frame) => void;
   #chunks: Buffer[] = [];
   #numBytes = 0;
@@ -163,7 +182,9 @@ class FrameStream {
   #needed = 0;
   count = 0;
 
-  constructor(take: (frame: Frame) => void) {
+  /** `file` is the video, for error messages. */
+  constructor(file: string, take: (frame: Frame) => void) {
+    this.#file = file;
     this.#take = take;
   }
 
@@ -173,17 +194,13 @@ class FrameStream {
     while (this.#numBytes > this.#needed) {
       const bytes = Buffer.concat(this.#chunks);
       this.#chunks = [bytes];
-      const [header, columns, rows] = /^P6\s(\d+)\s(\d+)\s255\s/.exec(bytes.toString('latin1', 0, 64)) ?? [];
+      const [header, width, height] = /^P6\s(\d+)\s(\d+)\s255\s/.exec(bytes.toString('latin1', 0, 64)) ?? [];
       if (header === undefined) return;
-      const size = 3 * Number(rows) * Number(columns);
-      this.#needed = header.length + size - 1;
-      if (bytes.length < header.length + size) return;
-      const end = header.length + size;
-      this.#take({
-        rows: Number(rows),
-        columns: Number(columns),
-        pixels: new Uint8Array(bytes.subarray(header.length, end)),
-      });
+      const [rows, columns] = decodableSize(this.#file, [Number(height), Number(width)]);
+      const end = header.length + 3 * rows * columns;
+      this.#needed = end - 1;
+      if (bytes.length < end) return;
+      this.#take({ rows, columns, pixels: new Uint8Array(bytes.subarray(header.length, end)) });
       this.count++;
       this.#chunks = [bytes.subarray(end)];
       this.#numBytes = bytes.length - end;

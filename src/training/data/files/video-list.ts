@@ -1,10 +1,9 @@
-import { existsSync } from 'node:fs';
-import { basename, dirname, extname, join, resolve } from 'node:path';
-import { nearest, type OwnData } from '../../../config';
-import { ConfigError, ownValue, statIfThere } from '../../../core';
+import { dirname, extname, join, resolve } from 'node:path';
+import type { OwnData } from '../../../config';
+import { ConfigError, ownValue, shortened, statIfThere } from '../../../core';
 import { findFiles } from './find-files';
 import { refusePointer } from './lfs-pointer';
-import { type FileRecord, recordsOf } from './records';
+import { type FileRecord, noColumn, recordsOf } from './records';
 import type { VideoPlace } from './video-frames';
 
 /** A video and its text. */
@@ -25,7 +24,7 @@ export function listOfVideos(path: string, baseDir: string): string {
       `data: ${path} is no list of videos; name a folder with ${LISTS[0]}, or a CSV or JSONL file with the columns video and prompt`,
     );
   }
-  const list = LISTS.map((name) => join(full, name)).find((file) => existsSync(file));
+  const list = LISTS.map((name) => join(full, name)).find((file) => statIfThere(file)?.isFile() === true);
   if (list !== undefined) return list;
   throw new ConfigError(
     `data: the folder ${path} has no ${LISTS[0]}; write one with the header video,prompt and a row per video, such as a.mp4,"a red ball rolls"`,
@@ -52,9 +51,11 @@ export async function* listedVideos(
     const prompt = textIn(record, column, 'text');
     const name = textIn(record, video, 'x');
     const path = resolve(folder, name);
-    if (statIfThere(path) === undefined)
+    const stats = statIfThere(path);
+    // A pipe could keep its reader waiting forever.
+    if (stats?.isFile() !== true && stats?.isDirectory() !== true)
       throw new ConfigError(
-        `data: ${record.place}: there is no file or folder ${name} in ${folder}; correct the row, or copy the video there`,
+        `data: ${record.place}: there is no file or folder ${shortened(name)} in ${folder}; correct the row, or copy the video there`,
         { file: path },
       );
     count++;
@@ -68,15 +69,5 @@ export async function* listedVideos(
 function textIn({ place, values }: FileRecord, column: string, key: 'x' | 'text'): string {
   const value = ownValue(values, column);
   if (typeof value === 'string' && value.trim() !== '') return value;
-  const known = Object.keys(values);
-  if (known.includes(column))
-    throw new ConfigError(`data: ${place} has no value in column '${column}'; fill it in or remove the row`, {
-      column,
-    });
-  const near = nearest(column, known);
-  const choice = near ?? known.find((name) => name !== column) ?? basename(column);
-  throw new ConfigError(
-    `data: ${place} has no column '${column}'; its columns are ${known.join(', ')}; name a column, for example data: { path, ${key}: '${choice}' }`,
-    { column },
-  );
+  throw noColumn(place, column, Object.keys(values), key);
 }

@@ -1,10 +1,11 @@
 import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { isNames, isVideoModel, modelShape, ownData, type TrainConfig } from '../../../config';
 import { findFiles } from '../files/find-files';
-import { listOfVideos } from '../files/video-list';
+import { filesOfVideo } from '../files/video-frames';
+import { listedVideos, listOfVideos } from '../files/video-list';
 import type { DataToPrepare } from '../prepared';
 import { videoSize } from '../video-coder';
+import { dataError } from './prepare-parts';
 import { type TextCodec, textCodecOf, tokenizerFiles } from './tokenizer';
 
 /**
@@ -32,18 +33,40 @@ export function codecOf(config: TrainConfig, baseDir: string): Promise<TextCodec
   return textCodecOf({ tokenizer, eosToken: null }, baseDir);
 }
 
-/** Returns the files on which prepared data depend; null for data without files. Throws: CONFIG for files that are not there. */
-export function filesOfData(data: DataToPrepare, baseDir: string): readonly string[] | null {
+/**
+ * Returns the files on which prepared data depend; null for data without files. Throws: CONFIG for files that are not there, IO for
+ * those that cannot be read.
+ */
+export async function filesOfData(data: DataToPrepare, baseDir: string): Promise<readonly string[] | null> {
+  try {
+    return await filesOf(data, baseDir);
+  } catch (error) {
+    throw dataError(error);
+  }
+}
+
+async function filesOf(data: DataToPrepare, baseDir: string): Promise<readonly string[] | null> {
   const { format, validation, tokenizer } = data;
   const path = data.instructions ?? data.preferences ?? data.path;
   if (path === undefined) return null;
   const paths = [path, isNames(validation) ? validation : []].flat();
-  const { files } = findFiles(
+  const files =
     data.videos === undefined
-      ? { paths, format, baseDir }
-      : { paths: paths.map((list) => dirname(listOfVideos(list, baseDir))), format: 'text', baseDir },
-  );
+      ? findFiles({ paths, format, baseDir }).files
+      : await filesOfLists(
+          paths.map((list) => listOfVideos(list, baseDir)),
+          data,
+        );
   return [...files, ...(tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir))];
+}
+
+/** Returns lists of videos, and the files of the videos that they name, of whose frames only the first ones are read. */
+async function filesOfLists(lists: readonly string[], data: DataToPrepare): Promise<string[]> {
+  const files = [...lists];
+  for (const list of lists)
+    for await (const video of listedVideos(list, data))
+      files.push(...filesOfVideo(video).slice(0, data.videos?.size[0]));
+  return files;
 }
 
 /** Returns the model's folder, if it has a tokenizer. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename, relative, sep } from 'node:path';
 import { isNames, type OwnData } from '../../../config';
-import { type Bytes, ConfigError, isWhole, ShardlabError } from '../../../core';
+import { ConfigError, isWhole } from '../../../core';
 import { type FoundFiles, findFiles } from '../files/find-files';
 import { type ImageSize, imageSizeOf } from '../files/image';
 import { refusePointer } from '../files/lfs-pointer';
@@ -21,29 +21,28 @@ import {
 } from '../prepared';
 import { prepareInstructions } from './instructions';
 import { NumberFile } from './number-file';
-import type { PrepareParts } from './prepare-parts';
+import { dataError, type PrepareOptions, type PrepareParts } from './prepare-parts';
 import { prepareArrays, prepareColumns, rowsOf } from './rows';
 import { type TextCodec, textCodecOf } from './tokenizer';
 import { validationCount } from './validation-share';
 import { prepareVideos } from './videos';
 
-/** The parts that the preparation needs besides the settings of the data. */
-export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
-  /** Gets the data's name, the number of bytes that were read so far, and the number of bytes of all files. */
-  readonly progress: (name: string, done: Bytes, total: Bytes) => void;
-}
-
 /**
  * Reads and checks a user's data, and writes the numbers that ranks read. [Note: prepared data]
- * Throws: CONFIG naming file, line or row, column, and what to change; IO for a file that cannot be read or written.
+ * Throws: CONFIG naming file, line or row, column, and what to change; IO for a file that cannot be read or written; the reason of
+ * `signal` after it is aborted.
  */
 export async function prepareData(data: DataToPrepare, options: PrepareOptions): Promise<PreparedData> {
+  const { signal } = options;
+  const progress: PrepareOptions['progress'] = (...done) => {
+    signal?.throwIfAborted();
+    options.progress(...done);
+  };
   try {
-    return await prepare(data, options);
+    return await prepare(data, { ...options, progress });
   } catch (error) {
-    if (error instanceof ShardlabError || !(error instanceof Error) || !('code' in error)) throw error;
-    const advice = error.code === 'ENOSPC' ? '; set TMPDIR to a folder with more space' : '';
-    throw new ShardlabError('IO', `data: ${error.message}${advice}`, { cause: error });
+    signal?.throwIfAborted();
+    throw dataError(error);
   }
 }
 

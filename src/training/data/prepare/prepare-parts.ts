@@ -1,3 +1,4 @@
+import { type Bytes, ShardlabError } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import type { BytesRead } from '../files/text-file';
 
@@ -15,4 +16,19 @@ export interface PrepareParts {
   fileFor(name: string): string;
   /** Gets the number of bytes that were read since its last call. */
   readonly read: BytesRead;
+}
+
+/** The parts that the preparation needs besides the settings of the data. */
+export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
+  /** Ends the preparation. */
+  readonly signal?: AbortSignal | undefined;
+  /** Gets the data's name, and the numbers of bytes that were read so far and of all files; of videos for a dit. */
+  readonly progress: (name: string, done: Bytes, total: Bytes) => void;
+}
+
+/** Returns the error to throw for an error of the preparation: IO in place of an error of the file system. */
+export function dataError(error: unknown): unknown {
+  if (error instanceof ShardlabError || !(error instanceof Error) || !('code' in error)) return error;
+  const advice = error.code === 'ENOSPC' ? '; set TMPDIR to a folder with more space' : '';
+  return new ShardlabError('IO', `data: ${error.message}${advice}`, { cause: error });
 }

@@ -37,14 +37,20 @@ export async function promptCodecOf(
   };
 }
 
+/** Characters of scripts without blanks between words. Each is a word here, as a Chinese character is for BERT's tokenizer. */
+const ALONE = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]`;
+const WORD = new RegExp(String.raw`${ALONE}|(?:(?!${ALONE})[\p{L}\p{N}])+`, 'gu');
+
 /** Returns the words of a text, in small letters. */
 export function wordsOf(prompt: string): string[] {
-  return prompt.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+  return prompt.toLowerCase().match(WORD) ?? [];
 }
 
 /** Returns all words of texts, in sorted order. */
 export function allWords(prompts: Iterable<string>): string[] {
-  return [...new Set([...prompts].flatMap(wordsOf))].sort();
+  const words = new Set<string>();
+  for (const prompt of prompts) for (const word of wordsOf(prompt)) words.add(word);
+  return [...words].sort();
 }
 
 function codecOfWords(words: readonly string[]): PromptCodec {

@@ -1,23 +1,23 @@
+import { setImmediate } from 'node:timers/promises';
 import { isNames } from '../../../config';
 import { ConfigError, shortened } from '../../../core';
 import { cropAndResize, type Frame } from '../files/crop-and-resize';
-import { eachFrame } from '../files/video-frames';
+import { type DecodePlace, eachFrame } from '../files/video-frames';
 import { type ListedVideo, listedVideos, listOfVideos } from '../files/video-list';
 import type { DataToPrepare, PreparedVideos, VideoFiles, VideoForm } from '../prepared';
 import { NumberFile } from './number-file';
-import type { PrepareParts } from './prepare-parts';
+import type { PrepareOptions } from './prepare-parts';
 import { allWords, type PromptCodec, promptCodecOf } from './prompt-codec';
 import { splitRows } from './rows';
 
 /** The parts that the preparation of videos needs. */
-export interface VideoParts extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
-  /** Gets the data's name, the number of videos that were decoded so far, and the number of all videos. */
-  readonly progress: (name: string, done: number, total: number) => void;
-}
+type VideoParts = Pick<PrepareOptions, 'baseDir' | 'seed' | 'fileFor' | 'signal' | 'progress'>;
 
 interface Written {
   readonly source: VideoFiles;
   readonly digest: string;
+  /** The texts whose ends were cut off. */
+  readonly cut: readonly string[];
 }
 
 /**
@@ -40,13 +40,13 @@ export async function prepareVideos(
       ...parts,
       progress: () => parts.progress(name, ++done, all.length),
     });
-  const { source, digest } = await writeAll(train);
+  const { source, digest, cut } = await writeAll(train);
   const validation = heldOut && (await writeAll(heldOut));
   const { vocab, tokenizer, words } = codec;
   return {
     ...{ kind: 'videos', name, vocab, tokenizer, words, ...data.videos },
     ...splitRows(data, { digest, seed, unit: 'videos' }, source, validation?.source ?? null),
-    notes: notesOf(name, all, codec, data.videos),
+    notes: notesOf(`${all.length} texts of ${name}`, [...cut, ...(validation?.cut ?? [])], data.videos),
   };
 }
 
@@ -61,7 +61,7 @@ async function videosIn(
   return videos;
 }
 
-interface WriteParts extends Pick<VideoParts, 'baseDir' | 'fileFor'> {
+interface WriteParts extends Pick<VideoParts, 'baseDir' | 'fileFor' | 'signal'> {
   readonly progress: () => void;
 }
 
@@ -69,16 +69,20 @@ async function written(
   videos: readonly ListedVideo[],
   { size, textLen }: VideoForm,
   codec: PromptCodec,
-  { baseDir, fileFor, progress }: WriteParts,
+  { fileFor, progress, ...place }: WriteParts,
 ): Promise<Written> {
   const pixels = new NumberFile(fileFor('pixels'), Uint8Array);
   const tokens = new NumberFile(fileFor('tokens'), Uint32Array);
+  const cut: string[] = [];
   try {
     for (const video of videos) {
-      pixels.write(await pixelsOf(video, size, baseDir));
-      const { ids } = codec.encode(video.prompt, textLen);
+      pixels.write(await pixelsOf(video, size, place));
+      const { ids, isCut } = codec.encode(video.prompt, textLen);
+      if (isCut) cut.push(video.prompt);
       tokens.write([...ids, ...new Array<number>(textLen - ids.length).fill(0)]);
       progress();
+      // Other work of this thread has its turn between two videos, such as an interrupt.
+      await setImmediate();
     }
   } finally {
     pixels.close();
@@ -88,6 +92,7 @@ async function written(
   return {
     source: { numRows: videos.length, pixels: pixels.path, tokens: tokens.path, prompts },
     digest: `${pixels.digest}:${tokens.digest}`,
+    cut,
   };
 }
 
@@ -95,7 +100,7 @@ async function written(
 async function pixelsOf(
   video: ListedVideo,
   [frames, rows, columns]: VideoForm['size'],
-  baseDir: string,
+  place: DecodePlace,
 ): Promise<Uint8Array> {
   const values = new Uint8Array(3 * frames * rows * columns);
   const plane = rows * columns;
@@ -108,7 +113,7 @@ async function pixelsOf(
     }
     frame++;
   };
-  const count = await eachFrame(video, frames, baseDir, take);
+  const count = await eachFrame(video, frames, place, take);
   if (count === frames) return values;
   throw new ConfigError(
     `data: ${video.place}: ${video.path} has ${count} ${count === 1 ? 'frame' : 'frames'}, but a video of the model has ${frames}; give a longer video, remove the row, ` +
@@ -117,18 +122,11 @@ async function pixelsOf(
   );
 }
 
-/** Says which texts are cut. */
-function notesOf(
-  name: string,
-  videos: readonly ListedVideo[],
-  codec: PromptCodec,
-  { textLen }: VideoForm,
-): string[] {
-  const cut = videos.filter(({ prompt }) => codec.encode(prompt, textLen).isCut);
-  const [first] = cut;
+/** Says which texts are cut; `all` names them and says how many there are. */
+function notesOf(all: string, [first, ...others]: readonly string[], { textLen }: VideoForm): string[] {
   if (first === undefined) return [];
   return [
-    `data: ${cut.length} of ${videos.length} texts of ${name} have more than ${textLen} tokens (model.textLen), and their ends were cut off; ` +
-      `the first is "${shortened(first.prompt)}"`,
+    `data: ${1 + others.length} of ${all} have more than ${textLen} tokens (model.textLen), and their ends were cut off; ` +
+      `the first is "${shortened(first)}"`,
   ];
 }
