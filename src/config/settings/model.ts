@@ -231,7 +231,7 @@ function read(says: string, form?: string): ModelPart {
 }
 
 function onlyTorch(says: string): ModelPart {
-  return { says, planned: { refused: 'a plan refuses it: it does not run Python' } };
+  return { says, planned: { reads: true } };
 }
 
 function values(says: string, form?: string): ModelPart {
