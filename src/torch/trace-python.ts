@@ -2,8 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { modelShape, type TrainConfig } from '../config';
 import { findInstallation, ShardlabError } from '../core';
+import { TORCH_FRAMEWORKS } from '../launch';
 import type { Traced } from '../planner';
 import { findTorch } from './find-python';
+import { checkForTorch } from './settings';
 import { pythonSourceOf } from './torch-run';
 
 /** What Python answers. */
@@ -22,10 +24,11 @@ const MOST_ANSWER = 2 ** 29;
 
 /**
  * Runs one microbatch of a config's model in Python on shapes, without values, and returns its trace; src/python/shardlab_torch/own_shapes.py
- * does so. What the user's code prints goes to stderr. Throws: CONFIG without a Python that has PyTorch, and with file and line for code
+ * does so. What the user's code prints goes to stderr. Throws: CONFIG for settings that engine torch does not support, without a Python that has PyTorch, and with file and line for code
  * that cannot run on shapes; SHAPE; ENGINE if Python ended without an answer.
  */
 export function tracePython(config: TrainConfig): Traced {
+  requireSupported(config);
   const shape = modelShape(config);
   const source = pythonSourceOf(config);
   const python = findTorch(undefined);
@@ -49,6 +52,19 @@ export function tracePython(config: TrainConfig): Traced {
     'ENGINE',
     `model.python could not run on shapes: ${evalue}\n${traceback.join('\n')}`,
   );
+}
+
+/** Throws: CONFIG for settings that no framework of engine torch supports. */
+function requireSupported(config: TrainConfig): void {
+  const refusals = TORCH_FRAMEWORKS.flatMap((framework) => {
+    try {
+      checkForTorch(config, framework, 1);
+      return [];
+    } catch (error) {
+      return [error];
+    }
+  });
+  if (refusals.length === TORCH_FRAMEWORKS.length) throw refusals[0];
 }
 
 function unanswered(python: string, how: string): ShardlabError {

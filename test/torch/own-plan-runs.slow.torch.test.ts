@@ -22,7 +22,13 @@ const RUNS: Readonly<Record<string, TrainConfigInput>> = {
     batch: 4,
   },
   'an MLP with two inputs and a loss': {
-    model: { python: INPUTS, class: 'Mlp', options: { dim: 256 }, batches: 'mlp_batches', loss: 'huber' },
+    model: {
+      python: INPUTS,
+      class: 'Mlp',
+      options: { dim: 256, spare: false },
+      batches: 'mlp_batches',
+      loss: 'huber',
+    },
   },
   'a CNN with BatchNorm': {
     model: {

@@ -265,6 +265,7 @@ test('a model in Python is not divided on PyTorch, and only plans of whole confi
     () => check({ model, parallel: { tp: 2 } }),
     /a model of your own in Python is not divided here/,
   );
+  assert.throws(() => plan({ model, parallel: { pp: 2 } }, { gpus: 2 }), /in Python is not divided here/);
   const unread = { code: 'CONFIG', message: /net\.py cannot be read/ };
   assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), unread);
   assert.throws(() => plan({ model }, { gpus: 2 }, { count: true }), unread);

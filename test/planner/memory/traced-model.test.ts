@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TrainConfigInput } from '../../src/config/train-config';
-import { countedPlan } from '../../src/planner/dry-run/counted-plan';
-import { dryRun } from '../../src/planner/dry-run/dry-run';
-import type { Traced, TracedKernel, TracedSegment } from '../../src/planner/dry-run/traced';
-import { tracedWork } from '../../src/planner/dry-run/traced-model';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import { countedPlan } from '../../../src/planner/dry-run/counted-plan';
+import { dryRun } from '../../../src/planner/dry-run/dry-run';
+import type { Traced, TracedKernel, TracedSegment } from '../../../src/planner/dry-run/traced';
+import { tracedWork } from '../../../src/planner/dry-run/traced-model';
 
 const [ROWS, WIDTH, BLOCKS] = [8, 64, 3];
 /** Float32 values of a block's input, and of the inner values that its backward needs. */
