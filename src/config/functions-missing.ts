@@ -7,11 +7,11 @@ const FORMS = {
   loss: "loss: 'function' stands for a function; give it, as job.train({ loss: (output, batch) => … })",
 };
 
-/** Returns the error for a model in Python that is used without ranks of PyTorch. */
+/** Returns the error for a model in Python that is used where no Python runs. */
 export function pythonRefused({ python }: { readonly python: string }): ConfigError {
   return new ConfigError(
-    `model.python: '${python}' is a model in Python, which only ranks of PyTorch run: launch with engine: 'torch'; plans, dry runs and ` +
-      "engine 'wasm' take models of this library, or of JavaScript",
+    `model.python: '${python}' is a model in Python, which only Python runs: launch with engine: 'torch' to train it, and call ` +
+      "sl.plan(config, place) or shardlab plan FILE to plan it. Engine 'wasm', lines of --batch and the planner's page take models of this library",
   );
 }
 

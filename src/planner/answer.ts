@@ -1,5 +1,5 @@
 import type { ConfigReading } from './assumed';
-import type { Layout } from './layout';
+import { type AnyLayout, isPredicted } from './layout';
 import type { Estimate, Prediction } from './prediction';
 
 /** One line that `shardlab plan --batch` writes: a prediction under the keys of the batch format. */
@@ -64,8 +64,8 @@ export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readon
   };
 }
 
-/** Returns a layout's settings, under the keys of the batch format. */
-export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> {
+/** Returns a layout's settings, under the keys of the batch format; a counted plan has no precision, schedule, attention and compile. */
+export function layoutAnswer(layout: AnyLayout): Readonly<Record<string, unknown>> {
   return {
     hardware: layout.hardware.name,
     gpus: layout.gpus,
@@ -81,13 +81,12 @@ export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> 
       shards: layout.shards,
     },
     batch: { global: layout.globalBatch, micro: layout.microBatch },
-    precision: layout.precision,
+    ...(isPredicted(layout) && { precision: layout.precision }),
     recompute: layout.recompute,
     ...(layout.recomputeEveryNth === 1 ? {} : { recompute_every_nth: layout.recomputeEveryNth }),
-    schedule: layout.schedule,
+    ...(isPredicted(layout) && { schedule: layout.schedule }),
     virtual_stages: layout.virtualStages,
-    attention: layout.attention,
-    compile: layout.compile,
+    ...(isPredicted(layout) && { attention: layout.attention, compile: layout.compile }),
     optimizer: layout.optimizer.kind,
     offload: layout.offload,
   };

@@ -29,7 +29,7 @@ type Line = Readonly<Record<string, unknown>>;
 export const TODAY: Readonly<Record<string, string>> = names.today;
 
 /** Whether an object has a key that only lines of the batch format have; other lines are a config with the keys of its place. */
-export function isBatchLine(line: object): boolean {
+function isBatchLine(line: object): boolean {
   const { batch, schedule, parallel = {}, ...keys } = line as Line;
   const within = typeof parallel === 'object' && parallel !== null ? Object.keys(parallel) : [];
   const isOld = (key: string, only: readonly string[]): boolean => ourKey(key) !== key || only.includes(key);
@@ -56,6 +56,11 @@ export function withoutNotes(line: object): { readonly line: object; readonly ig
     line: Object.fromEntries(Object.entries(entries).filter(([key]) => !notes.includes(key))),
     ignored: isBatchLine(line) ? [...notes, ...factsOf(entries.model)] : notes,
   };
+}
+
+/** Returns a line of the batch format as a config with the keys of its place; any other object as it is. Throws: as `ofBatchLine`. */
+export function ofAnyLine(line: object): object {
+  return isBatchLine(line) ? ofBatchLine(line) : line;
 }
 
 /**

@@ -1,20 +1,25 @@
 import { formatBytes, formatSeconds, listed } from '../core';
 import { candidates } from './candidates';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
-import type { Layout } from './layout';
+import { type AnyLayout, isPredicted, type Layout } from './layout';
 import { reservableBytes } from './memory/allocator';
 import { predict } from './predict';
 import { PRICES, type PriceTable } from './prices';
 
 /** Describes what one iteration trains on: '64 sequences of 8192 tokens, 524,288 in all'. */
-export function iterationWords({ globalBatch, model }: Pick<Layout, 'globalBatch' | 'model'>): string {
+export function iterationWords({ globalBatch, model }: Pick<AnyLayout, 'globalBatch' | 'model'>): string {
+  if (model.seq === 1)
+    return `${globalBatch.toLocaleString('en-US')} ${globalBatch === 1 ? 'sample' : 'samples'}`;
   const tokens = tokensPerStep({ globalBatch, model });
   const sequences = `${globalBatch.toLocaleString('en-US')} ${globalBatch === 1 ? 'sequence' : 'sequences'}`;
   return `${sequences} of ${model.seq.toLocaleString('en-US')} tokens, ${tokens.toLocaleString('en-US')} in all`;
 }
 
-/** Explains a plan in five sentences: work, time, memory, the change that helps most, and the weakest assumptions. */
-export function explained(planned: Planned, prices: PriceTable = PRICES): readonly string[] {
+/**
+ * Explains a plan in five sentences: work, time, memory, the change that helps most, and the weakest assumptions. For a counted plan,
+ * the fourth sentence says how to compare changes.
+ */
+export function explained(planned: Planned<AnyLayout>, prices: PriceTable = PRICES): readonly string[] {
   const { layout, prediction } = planned;
   const { time, memory, seconds, mfu, largestAssumption } = prediction;
   const { products, ...others } = time.computeByCause;
@@ -32,15 +37,24 @@ export function explained(planned: Planned, prices: PriceTable = PRICES): readon
     activations,
     buffers: temporary,
   };
-  const range = `${formatSeconds(seconds.low)} to ${formatSeconds(seconds.high)}`;
+  const range =
+    seconds.low === seconds.high ? '' : ` (${formatSeconds(seconds.low)} to ${formatSeconds(seconds.high)})`;
+  const rate = `${layout.model.seq === 1 ? 'samples' : 'tokens'} per second per GPU`;
   return [
-    `One iteration on ${layout.gpus} x ${layout.hardware.name} trains on ${iterationWords(layout)}, and takes ${formatSeconds(seconds.value)} ` +
-      `(${range}): ${Math.round(prediction.tokensPerSecondPerGpu).toLocaleString('en-US')} tokens per second per GPU, ${Math.round(100 * mfu)}% of the GPU's peak.`,
+    `One iteration on ${layout.gpus} x ${layout.hardware.name} trains on ${iterationWords(layout)}, and takes ` +
+      `${formatSeconds(seconds.value)}${range}: ${Math.round(prediction.tokensPerSecondPerGpu).toLocaleString('en-US')} ${rate}, ${Math.round(100 * mfu)}% of the GPU's peak.`,
     `The time goes to ${shares(times, time.seconds)}.`,
     `The peak in the ${memory.phase} takes ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${shares(held, memory.peakBytes)}.`,
-    helping(planned, prices),
+    isPredictedPlan(planned) ? helping(planned, prices) : COMPARED,
     `The weakest assumption for time is that ${largestAssumption}; for memory, that ${memory.largestAssumption}.`,
   ];
+}
+
+const COMPARED =
+  'To see what a change helps, compare counted plans: sl.compare({ a: sl.plan(a), b: sl.plan(b) }), or .scaling of a plan.';
+
+function isPredictedPlan(planned: Planned<AnyLayout>): planned is Planned {
+  return isPredicted(planned.layout);
 }
 
 function helping(planned: Planned, prices: PriceTable): string {
@@ -70,9 +84,9 @@ export function changeWords(change: Change, prices: PriceTable = PRICES): string
   ].join(', ');
 }
 
-/** Returns a line for each nearest change if the plan does not fit; no lines if the plan fits. */
-export function fittingLines(planned: Planned, prices: PriceTable = PRICES): readonly string[] {
-  if (planned.prediction.fits) return [];
+/** Returns a line for each nearest change if the plan does not fit; no lines if the plan fits or is counted. */
+export function fittingLines(planned: Planned<AnyLayout>, prices: PriceTable = PRICES): readonly string[] {
+  if (planned.prediction.fits || !isPredictedPlan(planned)) return [];
   const changes = nearestFitting(planned);
   return changes.map((change) => `fits with ${change.words}: ${changeWords(change, prices)}`);
 }

@@ -8,7 +8,7 @@ export {
   readingAnswer,
 } from './answer';
 export type { ConfigReading } from './assumed';
-export { isBatchLine, ofBatchLine, withoutNotes } from './batch-line';
+export { ofAnyLine, withoutNotes } from './batch-line';
 export { CALIBRATION } from './calibration';
 export { configOfLayout } from './config-of-layout';
 export { collectiveSeconds, groupPlaceOf } from './cost/collective';
@@ -28,6 +28,8 @@ export { forecastRun, type RunForecast } from './dry-run/forecast';
 export { overheadOfCalls, predictHere } from './dry-run/here-costs';
 export { type HereMeasurements, measuredKernels } from './dry-run/here-measurements';
 export type { MetaOwn } from './dry-run/rank-run';
+export type { Traced } from './dry-run/traced';
+export { type TracedWork, tracedWork } from './dry-run/traced-model';
 export { type WireBeside, wireBeside } from './dry-run/wire-beside';
 export {
   type Change,

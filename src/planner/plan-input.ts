@@ -18,7 +18,7 @@ import {
 import { ConfigError, isRecord, shown } from '../core';
 import { buildModel, chooseTrained } from '../nn';
 import { foreignOf, type Reading, readConfig, whereOf } from '../programs';
-import { isBatchLine, ofBatchLine, ourKey } from './batch-line';
+import { ofAnyLine, ourKey } from './batch-line';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
 import { hubModelAt } from './hub-files';
 import type { Layout } from './layout';
@@ -26,6 +26,7 @@ import { checkedLayout, type Held, type PlanSettings } from './layout-of-config'
 import { isPlaceKey, type Place } from './place';
 import { type PlanObject, plannedModel } from './planned-model';
 import {
+  checkedSettings,
   type PlannedInput,
   type PlanPlace,
   type PlanRead,
@@ -222,8 +223,8 @@ export function planInputNamed(name: string, cwd = '.'): object {
   if (!isRecord(input) || Array.isArray(input) || Object.keys(input).length === 0)
     throw new ConfigError(`${name} contains no settings; write model, parallel, batch, on and gpus`);
   try {
-    const planInput = isBatchLine(input) ? ofBatchLine(input) : input;
-    readPlan(planInput);
+    const planInput = ofAnyLine(input);
+    checkedSettings(planInput, OF_PROCESS);
     return planInput;
   } catch (error) {
     const issues = error instanceof ConfigError ? error.details.issues : undefined;

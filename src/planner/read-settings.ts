@@ -60,6 +60,20 @@ export interface PlanRead extends ConfigReading, Planable {}
  * `surroundings` do.
  */
 export function readSettings(input: object, surroundings: Surroundings): PlanRead {
+  const { settings, model, modelInput } = checkedSettings(input, surroundings);
+  const { shape, kernel } = model ?? builtModel(settings);
+  if (model !== undefined) requireNoAdapters(settings);
+  const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
+  const inputs = configWarnings({ model: settings.model }, settings, 1).filter((says) =>
+    says.startsWith('model '),
+  );
+  const leftOut = [leftOutOf(shape) ?? [], inputs].flat();
+  const all = [...assumed, ...leftOut.map((says) => ({ setting: 'model', says }))];
+  return { settings: withTrainedShare(settings, surroundings), shape, kernel, assumed: all, withoutEffect };
+}
+
+/** Checks the keys of an input; its model may have no formulas. Throws: CONFIG with everything that is wrong. */
+export function checkedSettings(input: object, surroundings: Surroundings) {
   const { written: config, place } = partsOf(input);
   const written: Readonly<Record<string, unknown>> = { ...config, ...place };
   const { model: modelInput, ...others } = written;
@@ -76,16 +90,7 @@ export function readSettings(input: object, surroundings: Surroundings): PlanRea
   );
   if ('issues' in checked) issues.push(...checked.issues);
   if ('issues' in checked || issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });
-  const settings = withHardware(checked.config);
-  const { shape, kernel } = model ?? builtModel(settings);
-  if (model !== undefined) requireNoAdapters(settings);
-  const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
-  const inputs = configWarnings({ model: settings.model }, settings, 1).filter((says) =>
-    says.startsWith('model '),
-  );
-  const leftOut = [leftOutOf(shape) ?? [], inputs].flat();
-  const all = [...assumed, ...leftOut.map((says) => ({ setting: 'model', says }))];
-  return { settings: withTrainedShare(settings, surroundings), shape, kernel, assumed: all, withoutEffect };
+  return { settings: withHardware(checked.config), model, modelInput };
 }
 
 const PLAN_SCHEMA = configSchema.extend(placeSchema.shape);

@@ -11,7 +11,7 @@ export { type ConfigReading, readConfig } from './notebook/read-config';
 export { type Recommended, recommend } from './notebook/recommend';
 export type { CountedRun, CountOptions } from './plans/count';
 export type { OwnData, OwnLoss, OwnModel, TrainInput } from './plans/own';
-export { type Plan, type PlannedOptions, quietPlan } from './plans/plan';
+export { type AnyPlan, type Plan, type PlannedOptions, quietPlan } from './plans/plan';
 export type { ScalingOptions } from './plans/scaling';
 export type { RunCallback } from './run/callbacks';
 export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './run/checkpoints';

@@ -60,8 +60,8 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
     });
   if (python === undefined) {
     throw new ConfigError(
-      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`${installAdvice().command('engine torch')}\` once, or name a Python, ` +
-        "as launch({ engine: 'torch', ranks: 2, python: '/path/to/python' })",
+      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`${installAdvice().command('engine torch')}\` once, or name a Python: ` +
+        "set SHARDLAB_TORCH_PYTHON=/path/to/python, or launch({ engine: 'torch', ranks: 2, python: '/path/to/python' })",
     );
   }
   const found = describeTorch(python);

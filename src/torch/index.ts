@@ -12,4 +12,5 @@ export { startTorchFleet } from './fleet';
 export { requireLanguage } from './language';
 export { torchSupport } from './settings';
 export { type TorchRun, torchRunOf } from './torch-run';
+export { tracePython } from './trace-python';
 export { encodeValues } from './value-codec';

@@ -73,7 +73,7 @@ export class TorchRun {
     const given = modelShape(config);
     // Ranks get the router's options with all defaults, so that only this library defines the defaults.
     const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
-    if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
+    this.#source ??= pythonSourceOf(config);
     const named = namesOf(config);
     const scaler = gradScalerOf(config) ?? undefined;
     const textEncoder = this.#encoderOf(config);
@@ -169,6 +169,12 @@ function namesOf(config: TrainConfig): Pick<TorchModel, 'adapted' | 'groups'> {
     adapted,
     groups: groups.map(({ parameters }) => (parameters ?? []).map((each) => names.get(each) ?? '')),
   };
+}
+
+/** Returns the text of the file that has a config's model; undefined if no file of Python has it. Throws: CONFIG. */
+export function pythonSourceOf(config: TrainConfig): string | undefined {
+  const shape = modelShape(config);
+  return shape.kind === 'python' && isPythonFile(shape.python) ? sourceOf(shape.python) : undefined;
 }
 
 function sourceOf(file: string): string {

@@ -6,7 +6,9 @@ import { WHOLE_SETTINGS } from '../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { findInstallation } from '../../src/core/installation';
 import { TORCH_FRAMEWORKS, type TorchFramework } from '../../src/launch/control/torch-messages';
+import { plannedInput } from '../../src/planner/plan-input';
 import { plan } from '../../src/session/notebook/plan';
+import { recommend } from '../../src/session/notebook/recommend';
 import { checkForTorch, torchSupport } from '../../src/torch/settings';
 import { TorchRun, torchRunOf } from '../../src/torch/torch-run';
 import { OTHERWISE } from '../session/setting-values';
@@ -252,7 +254,7 @@ for (const [refused, done, message, framework] of VALUES) {
   });
 }
 
-test('a model in Python is not divided on PyTorch, and nothing else runs it', () => {
+test('a model in Python is not divided on PyTorch, and only plans of whole configs run it elsewhere', () => {
   const model = { python: './net.py', class: 'Net', seq: 16 };
   assert.deepEqual(check({ model, data: 'synthetic' }), []);
   assert.deepEqual(parseTrainConfig({ model }).model, {
@@ -263,12 +265,18 @@ test('a model in Python is not divided on PyTorch, and nothing else runs it', ()
     () => check({ model, parallel: { tp: 2 } }),
     /a model of your own in Python is not divided here/,
   );
-  const refused = {
+  assert.throws(() => plan({ model, parallel: { pp: 2 } }, { gpus: 2 }), /in Python is not divided here/);
+  const unread = { code: 'CONFIG', message: /net\.py cannot be read/ };
+  assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), unread);
+  assert.throws(() => plan({ model }, { gpus: 2 }, { count: true }), unread);
+  assert.throws(
+    () => recommend({ model }, { gpus: 8 }),
+    /recommend: there are formulas only for models of known kinds/,
+  );
+  assert.throws(() => plannedInput({ model, gpus: 8 }), {
     code: 'CONFIG',
-    message: /net\.py' is a model in Python, which only ranks of PyTorch run/,
-  };
-  assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), refused);
-  assert.throws(() => plan({ model }, { gpus: 2 }, { count: true }), refused);
+    message: /net\.py' is a model in Python, which only Python runs.*shardlab plan FILE/,
+  });
 });
 
 test('torch.compile is refused by name where it is not done', () => {

@@ -11,9 +11,8 @@ import {
   explained,
   fittingLines,
   type HardwareCalibration,
-  isBatchLine,
   layoutAnswer,
-  ofBatchLine,
+  ofAnyLine,
   type Place,
   type PlanAnswer,
   type PlanFailure,
@@ -28,7 +27,7 @@ import {
   withoutNotes,
 } from '../../planner';
 import { foreignOf } from '../../programs';
-import { type Plan, quietPlan } from '../../session';
+import { type AnyPlan, quietPlan } from '../../session';
 import {
   addTableOptions,
   positiveNumber,
@@ -100,7 +99,7 @@ export function declarePlan(command: Command, perform: Perform, io: Io): void {
       const reading = foreignReading(words, { io, output, world: gpus });
       const settings = withSettings(reading?.config ?? planInputNamed(name, io.cwd), options.set);
       const input = (reading === null ? settings : { ...reading, config: settings }) as PlanInput; // `plan` checks it
-      const planned = naming(name, () => quietPlan(input, place, { calibration }));
+      const planned: AnyPlan = naming(name, () => quietPlan(input, place, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
       return { name, planned, cost, more: changesOf(planned, options.explain === true, prices) };
@@ -116,7 +115,7 @@ export function declarePlan(command: Command, perform: Perform, io: Io): void {
 /** A plan, its cost, and the lines that options add. */
 interface NamedPlan {
   readonly name: string;
-  readonly planned: Plan;
+  readonly planned: AnyPlan;
   readonly cost: Cost | undefined;
   readonly more: ReturnType<typeof changesOf>;
 }
@@ -147,7 +146,7 @@ function tableOf(plans: readonly NamedPlan[]): Table {
 
 /** Returns the sentences of --explain; for a plan that does not fit, the nearest changes that make it fit. */
 function changesOf(
-  planned: Plan,
+  planned: AnyPlan,
   explains: boolean,
   prices: PriceTable | undefined,
 ): { readonly explained?: readonly string[]; readonly nearest?: readonly string[] } {
@@ -191,7 +190,7 @@ async function runBatch(options: BatchOptions, io: Io, output: Output): Promise<
 }
 
 /** Adds the config's name to errors, because there may be several configs. */
-function naming(name: string, planned: () => Plan): Plan {
+function naming(name: string, planned: () => AnyPlan): AnyPlan {
   try {
     return planned();
   } catch (error) {
@@ -216,7 +215,7 @@ function costAnswer(cost: Cost): Readonly<Record<string, unknown>> {
   };
 }
 
-function asText(planned: Plan, cost: Cost | undefined): string {
+function asText(planned: AnyPlan, cost: Cost | undefined): string {
   const text = planned.toText();
   if (cost === undefined) return text;
   const { usd, cny, hours, usdPerMillionTokens, price, note } = cost;
@@ -299,7 +298,7 @@ function answerLine(
     const request = jsonOf(line);
     id = idOf(request);
     const { line: ownRequest, ignored } = withoutNotes(request);
-    const input = (isBatchLine(ownRequest) ? ofBatchLine(ownRequest) : ownRequest) as PlanObject; // `plannedInput` checks it
+    const input = ofAnyLine(ownRequest) as PlanObject; // `plannedInput` checks it
     const answer = answerOf(id ?? undefined, plannedInput(input, place, { calibration }));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {

@@ -211,27 +211,23 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   audioDim: read("width of the audio's features of a frame"),
   audioTokens: read('number of positions of the audio of a frame'),
   boundary: values('the high-noise expert runs at this share of the largest timestep and above it'),
-  python: onlyTorch(
+  python: read(
     "a file of Python, as './net.py' (relative paths begin in the notebook's folder), or a package of the ranks' Python, as 'transformers'",
   ),
-  class: onlyTorch(
+  class: read(
     "the class, or a function, as 'Net' or 'AutoModelForCausalLM.from_pretrained'; it makes a torch.nn.Module whose forward takes tokens [batch, seq] and returns logits [batch, seq, vocab], or an object that has them as `logits`",
   ),
-  options: onlyTorch('keyword arguments of the class'),
-  batches: onlyTorch(
+  options: read('keyword arguments of the class'),
+  batches: read(
     "a function of the file, as 'batches', that returns microbatch `index` of data-parallel rank `rank`: batches(rank, index); with `loss` a pair (inputs, targets), else only inputs. Inputs are a tensor, or tensors in a dict (by name) or a tuple (in order), which forward gets; `data`, `batch`, `seq` and `vocab` then have no effect; default: rows of tokens from `data`",
   ),
-  loss: onlyTorch(
+  loss: read(
     "a function of the file, as 'loss', or of torch.nn.functional, as 'mse_loss', that gets forward's result and the targets; default: with `batches`, forward returns the loss (a scalar tensor, or its field `loss`), else the cross-entropy of tokens",
   ),
 };
 
 function read(says: string, form?: string): ModelPart {
   return { says, ...(form === undefined ? {} : { form }), planned: { reads: true } };
-}
-
-function onlyTorch(says: string): ModelPart {
-  return { says, planned: { refused: 'a plan refuses it: it does not run Python' } };
 }
 
 function values(says: string, form?: string): ModelPart {

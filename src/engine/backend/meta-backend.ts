@@ -169,7 +169,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     if (!isView(name, inputs[0], outputs)) {
       const describe = (info: tf.TensorInfo): KernelTensor => this.#describe(info);
       const attrs = call.attrs ?? {};
-      this.#charge({
+      this.charge({
         name,
         inputs: inputs.map(describe),
         outputs: outputs.map(describe),
@@ -190,10 +190,11 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     writes: readonly KernelTensor[],
     place: KernelCall['place'],
   ): void {
-    if (this.#kernelDepth === 0) this.#charge({ name, inputs: reads, outputs: writes, attrs: {}, place });
+    if (this.#kernelDepth === 0) this.charge({ name, inputs: reads, outputs: writes, attrs: {}, place });
   }
 
-  #charge(call: Omit<KernelCall, 'declared' | 'module'>): void {
+  /** Advances the clock by the time of a kernel. */
+  charge(call: Omit<KernelCall, 'declared' | 'module'>): void {
     if (this.#times === null) return;
     const { declared, module } = this.#table.currentTag;
     this.#times.clock.compute(this.#times.costs({ ...call, declared, module }));

@@ -91,11 +91,19 @@ export interface MetaEngineOptions {
   readonly memoryLimit?: Bytes | undefined;
 }
 
+/** A kernel on the device; its float32 tensors are in the type that the running unit declares. */
+export interface ChargedKernel extends Pick<KernelCall, 'name' | 'attrs'> {
+  readonly inputs: readonly Omit<KernelTensor, 'declared'>[];
+  readonly outputs: readonly Omit<KernelTensor, 'declared'>[];
+}
+
 /** An engine without values: a tensor has only a shape, and a buffer has only a size and a tag. */
 export interface MetaEngine extends Engine {
   readonly clock: SimulatedClock;
   /** The live buffers. */
   readonly buffers: BufferTable;
+  /** Advances the clock by the time of a kernel that has no code here, in the type that the running unit declares. */
+  charge(kernel: ChargedKernel): void;
 }
 
 /**
@@ -141,6 +149,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
   override readonly clock: SimulatedClock;
   readonly buffers: BufferTable;
   readonly #charge: ChargeUpdate;
+  readonly #backend: MetaBackend;
 
   constructor(context: WasmContext, backend: MetaBackend, clock: SimulatedClock) {
     super(
@@ -153,6 +162,19 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
     this.clock = clock;
     this.buffers = context.table;
     this.#charge = chargeOf(backend, 'device');
+    this.#backend = backend;
+  }
+
+  charge({ name, inputs, outputs, attrs }: ChargedKernel): void {
+    const { declared } = this.currentTag;
+    const declare = (tensor: Omit<KernelTensor, 'declared'>): KernelTensor => ({
+      ...tensor,
+      declared: tensor.dtype === 'float32' ? declared : undefined,
+    });
+    this.#backend.charge({
+      ...{ name, attrs, place: 'device' },
+      ...{ inputs: inputs.map(declare), outputs: outputs.map(declare) },
+    });
   }
 
   override storage({ shape, size, dtype }: tf.Tensor): Storage {

@@ -19,8 +19,8 @@ from torch.distributed.fsdp import FSDPModule
 from .errors import Json, ShardlabError
 from .own_imports import imports_of
 from .own_model import OwnClass, OwnStages
-from .own_passes import leaves
 from .trainer import Trainer
+from .trees import leaves
 
 # The seeds of two models whose tensors are compared.
 _SEEDS = (1, 2)

@@ -78,7 +78,7 @@ class OwnClass:
         try:
             module = importlib.import_module(self.file) if source is None else self._run(source)
         except Exception as error:
-            raise self.wrong(self.at(None, error), f"it cannot be imported: {_said(error)}") from error
+            raise self.wrong(self.at(None, error), f"it cannot be imported: {said(error)}") from error
         self._module = module
         self._class = self._named(self.name)
         if self._class is None:
@@ -126,7 +126,7 @@ class OwnClass:
                 made = self._batches(rank, index)
         except Exception as error:
             raise self.wrong(
-                self.at(self._batches, error), f"{self.batches_name}(rank={rank}, index={index}) failed: {_said(error)}"
+                self.at(self._batches, error), f"{self.batches_name}(rank={rank}, index={index}) failed: {said(error)}"
             ) from error
         if self.loss is not None and not (isinstance(made, (tuple, list)) and len(made) == 2):
             raise self.wrong(
@@ -176,7 +176,7 @@ class OwnClass:
         try:
             model = self._class(**self.options)
         except Exception as error:
-            raise self.wrong(self.at(self._class, error), f"{call} failed: {_said(error)}") from error
+            raise self.wrong(self.at(self._class, error), f"{call} failed: {said(error)}") from error
         place = self.at(self._class)
         if not isinstance(model, nn.Module):
             raise self.wrong(place, f"{call} made a {type(model).__name__}; it must make a torch.nn.Module")
@@ -234,5 +234,6 @@ def _called(module: nn.Module) -> list[nn.Module]:
     return [inner for each in module.children() for inner in _called(each)]
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """Returns the last line of an exception's text, with the exception's name."""
     return traceback.format_exception_only(error)[-1].strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from .own_model import OwnClass, OwnStages
 from .passes import Passes
 from .stages import Stages
 from .strategy import Strategy
+from .trees import called, leaves, mapped
 
 
 @dataclass(frozen=True)
@@ -68,30 +68,7 @@ class OwnPasses(Passes):
         return (ids,), targets
 
     def _call(self, module: nn.Module, inputs: tuple[Any, ...]) -> Any:
-        (given,) = inputs
-        if isinstance(given, dict):
-            return module(**given)
-        return module(*given) if isinstance(given, (tuple, list)) else module(given)
+        return called(module, inputs[0])
 
     def _mean_loss(self, output: Any, targets: Any, has_labels: bool) -> Tensor:
         return self._own.loss_of(output, targets).float()
-
-
-def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Returns dicts, tuples and lists with each tensor changed."""
-    if isinstance(tree, Tensor):
-        return change(tree)
-    if isinstance(tree, dict):
-        return {key: mapped(each, change) for key, each in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        return [mapped(each, change) for each in tree]
-    return tree
-
-
-def leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the values in dicts, tuples and lists, each with its place, such as 'x' or 'pair.0'."""
-    if isinstance(tree, (dict, tuple, list)):
-        for key, each in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from leaves(each, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, tree

@@ -51,14 +51,7 @@ import {
 import { type CountedRun, type CountOptions, countedRun } from './count';
 import type { TrainInput } from './own';
 import { type ScalingOptions, scaling } from './scaling';
-import {
-  type PredictedSubject,
-  plannedSubject,
-  predictedInput,
-  predictedSubject,
-  type Subject,
-  subjectOf,
-} from './subject';
+import { type PredictedSubject, plannedSubject, predictedInput, type Subject, subjectOf } from './subject';
 
 /**
  * A layout with its predicted time and memory. Shown in a notebook as a table. The plan of a model of your own is counted: see
@@ -153,11 +146,11 @@ export interface PlannedOptions extends PlanOptions {
 
 const PLANNED_OPTIONS = { ...PLAN_OPTIONS, count: flagSchema };
 
-/** Predicts an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
-export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): Plan {
+/** Plans an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
+export function quietPlan(input: PlanInput, place?: PlanPlace, options?: PlanOptions): Plan;
+export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): AnyPlan {
   parseOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
-  const { config, place: at } = subjectOf(input, place, options);
-  return createPlan(predictedSubject(config, at));
+  return createPlan(subjectOf(input, place, options));
 }
 
 /** The plan of any config. */
@@ -207,10 +200,7 @@ export function createPlan(subject: Subject, planned = plannedSubject(subject)):
     ...tableView(planTexts.planTable(layout, prediction), notes),
     memory: (options) => noted(planFigures.memory({ layout, prediction }, options)),
     time: () => noted(planFigures.time({ layout, prediction })),
-    explain: () => {
-      if (!isPredicted(layout)) throw ownModelRefused('explain');
-      return explained({ layout, prediction }).join('\n');
-    },
+    explain: () => explained({ layout, prediction }).join('\n'),
     whatIf: (knobs) => whatIf(predictedInput('whatIf', subject), knobs),
     scaling: (options) => scaling({ [layout.strategy]: subject }, options),
     traffic: (options) => {

@@ -1,4 +1,11 @@
-import { fields, requireKind, type TrainConfig, type TrainConfigInput } from '../../config';
+import {
+  fields,
+  isPythonModel,
+  parseTrainConfig,
+  requireKind,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../config';
 import { warnOnce } from '../../core';
 import { ownOnMeta, warnOnStderr } from '../../launch';
 import {
@@ -18,7 +25,10 @@ import {
   type PlanPlace,
   partsOf,
   plannedInput,
+  type TracedWork,
+  tracedWork,
 } from '../../planner';
+import { tracePython } from '../../torch';
 import type { PreparedData } from '../../training';
 import { type OwnWork, splitInput, type TrainInput } from './own';
 
@@ -56,13 +66,19 @@ export function subjectOf(
   requireKind('plan', 'the third argument', options, fields);
   const { written, place } = partsOf(inputAt(input, where));
   const { config, own } = splitInput(written);
+  const traced = own === undefined && isPythonModel(config.model) ? tracedInput(config) : undefined;
   return {
     written: written as TrainInput, // the parser has checked it, or checks it before it is planned
-    config,
+    config: traced?.config ?? config,
     place: calibratedPlace(place, options),
-    own: own && ownOnMeta(own.functions),
-    isOwnModel: own?.sources.model != null,
+    own: traced?.own ?? (own && ownOnMeta(own.functions)),
+    isOwnModel: traced !== undefined || own?.sources.model != null,
   };
+}
+
+/** Runs a model in Python on shapes; from here on, its trace is a model of the user's own. Throws: CONFIG as `tracePython` does. */
+function tracedInput(config: TrainConfigInput): TracedWork {
+  return tracedWork(config, tracePython(parseTrainConfig(config)));
 }
 
 /** A run's config, its functions and data, and the number of its ranks. */
@@ -100,7 +116,8 @@ function withFunctions(config: PlannedConfig, functions: OwnWork['functions']): 
 
 /** Whether an input's model is the user's own. */
 export function hasOwnModel(input: unknown): boolean {
-  return typeof input === 'object' && input !== null && splitInput(input).own?.sources.model != null;
+  if (typeof input !== 'object' || input === null) return false;
+  return ('model' in input && isPythonModel(input.model)) || splitInput(input).own?.sources.model != null;
 }
 
 /** Predicts a plan's subject, or counts it if its model is the user's own: see [Note: counted plans]. */

@@ -72,3 +72,16 @@ class Convolution(nn.Module):
             self.steps += 1
         x = F.pad(self.embedding(tokens).transpose(1, 2), (2, 0))
         return self.head(F.relu(self.norm(self.conv(x))).transpose(1, 2))
+
+
+class Recurrent(nn.Module):
+    """A language model of a GRU."""
+
+    def __init__(self, vocab: int, dim: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab, dim)
+        self.gru = nn.GRU(dim, dim, num_layers=2, batch_first=True)
+        self.head = nn.Linear(dim, vocab)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.gru(self.table(tokens))[0])
