@@ -331,8 +331,8 @@ const OTHERS: KeyTable = {
 
 /** Returns the inputs without which DiffSynth-Studio stops, and that the value of --extra_inputs lacks. */
 export function missingInputs({ required }: WanRelease, extraInputs: unknown): readonly string[] {
-  const given = String(extraInputs ?? '').split(',');
-  return required.filter((input) => !given.includes(input));
+  const names = String(extraInputs ?? '').split(',');
+  return required.filter((input) => !names.includes(input));
 }
 
 /** Finds a model whose transformer needs an image or audio, and that no argument gives one. */
@@ -344,11 +344,13 @@ function inputFindings(read: KeyInput['other']): readonly Finding[] {
   if (missing.length === 0) return [];
   const key = read('model_paths') === undefined ? 'model_id_with_origin_paths' : 'model_paths';
   const shape = modelShape({ model: known.name });
-  const channels =
+  const input =
     isVideoModel(shape) && shape.inChannels > shape.outChannels
-      ? `: its transformer gets ${shape.outChannels} channels in place of ${shape.inChannels}`
-      : '';
-  const why = `model: "${known.name}"; DiffSynth-Studio stops at the first step without --extra_inputs ${missing.join(',')}${channels}`;
+      ? `${shape.outChannels} channels in place of ${shape.inChannels}`
+      : 'no audio';
+  const why =
+    `model: "${known.name}"; DiffSynth-Studio stops at the first step: without --extra_inputs ${missing.join(',')}, ` +
+    `its transformer gets ${input}`;
   return [{ key, effect: 'warning', why }];
 }
 
