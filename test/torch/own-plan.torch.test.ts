@@ -31,6 +31,16 @@ test('the operations of models in Python are those of the same models in TypeScr
   }
 });
 
+test('a class whose constructor reads values is made with them, and its tied parameter counts once', () => {
+  const model = { python: PLANNED, class: 'Drawn', batches: 'rows', loss: 'summed' };
+  const { layout, prediction } = plan(
+    { model, parallel: { strategy: 'NO_SHARD' } },
+    { on: 'A100-80G', gpus: 2 },
+  );
+  assert.deepEqual(layout.model, { name: 'Drawn', seq: 1, params: 48 * 48 + 48 });
+  assert.equal(prediction.memory.params, 4 * (48 * 48 + 48));
+});
+
 test('what cannot run on shapes is refused with its file and line', () => {
   const refused = (made: string, message: RegExp): void => {
     const model = { python: PLANNED, class: made, batches: 'rows', loss: 'summed' };

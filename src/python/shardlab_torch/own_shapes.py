@@ -73,13 +73,11 @@ def _made(own: OwnClass, fake: FakeTensorMode) -> nn.Module:
             return own.make()
     except ShardlabError:
         model = own.make()
-    known: dict[Tensor, Any] = {}
+    # `from_tensor` returns the same fake tensor for a tied parameter.
     for module in model.modules():
-        for tensors in (module._parameters, module._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    tensors[name] = known.setdefault(tensor, None) or fake.from_tensor(tensor)
-                    known[tensor] = tensors[name]
+        tables: list[Json] = [module._parameters, module._buffers]
+        for table in tables:
+            table.update({name: fake.from_tensor(tensor) for name, tensor in table.items() if tensor is not None})
     return model
 
 
@@ -112,7 +110,7 @@ def _run(own: OwnClass, model: nn.Module, inputs: Any, targets: Any, trace: OwnT
     if not loss.requires_grad:
         raise own.wrong(own.class_line, "the loss depends on no parameter that trains, so there is nothing to plan")
     trace.begin_backward()
-    _on_shapes(own, lambda: loss.backward(), type(model), "backward")  # type: ignore[no-untyped-call]
+    _on_shapes(own, lambda: loss.backward(), type(model), "backward")
     trace.end()
 
 

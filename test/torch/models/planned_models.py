@@ -67,6 +67,20 @@ class Branching(nn.Module):
         return self.layer(x)
 
 
+class Drawn(nn.Module):
+    """Its constructor reads values, so it is made with values; a weight is tied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = float(torch.ones(3).sum())
+        self.layer = nn.Linear(48, 48)
+        self.twin = nn.Linear(48, 48, bias=False)
+        self.twin.weight = self.layer.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.twin(self.layer(x)) * self.scale
+
+
 class Failing(Branching):
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x[:, 1:])
