@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Job } from '../../src/session/run/job';
-import { HANG_MS } from '../session/job-fixture';
-import { collectNotes } from '../session/run/shown-hangs';
-import { GPT, launchTorch } from './torch-fixture';
+import type { Job } from '../../../src/session/run/job';
+import { GPT, launchTorch } from '../../torch/torch-fixture';
+import { HANG_MS } from '../job-fixture';
+import { collectNotes } from './shown-hangs';
 
 /** A note comes 5 to 6 s after a rank began to wait, and a rank begins to wait at most a second after the cell's begin. */
 const NOTE_SECONDS = 7;
