@@ -2,11 +2,14 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { registerDisplay } from '../../../src/cell/display';
 
-/** A display that collects the notes about hangs; `gone` says whether the newest note was removed. */
+/** A display that collects the notes about hangs, and their pictures; the last note of a hang is empty. */
 export function collectNotes(context: TestContext) {
   const notes: string[] = [];
+  const pictures: string[] = [];
   const take = (bundle: Readonly<Record<string, unknown>>, id = ''): void => {
-    if (id.startsWith('shardlab-hang')) notes.push(String(bundle['text/plain']));
+    if (!id.startsWith('shardlab-hang')) return;
+    notes.push(String(bundle['text/plain']));
+    pictures.push(String(bundle['text/html']));
   };
   const restore = registerDisplay({
     display: (bundle, options) => take(bundle, options?.displayId),
@@ -16,6 +19,7 @@ export function collectNotes(context: TestContext) {
   context.after(restore);
   return {
     notes,
+    pictures,
     /** Waits for a note that was not there before; fails after `seconds`. */
     async next(seconds: number): Promise<string> {
       const before = notes.length;
