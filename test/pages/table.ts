@@ -38,7 +38,7 @@ waits.catch(() => undefined);`;
 
 /** What the pages need whose blocks do not run by themselves. */
 export const PAGES: Readonly<Record<string, Page>> = {
-  'README.md': { checkedBy: { 'sl.launch': 'test/kernel/examples.slow.test.ts' } },
+  'README.md': { checkedBy: { 'sl.launch': 'test/kernel/readme.slow.test.ts' } },
   'docs/architecture.md': {
     checkedBy: {
       'notebook ──▶ Jupyter': 'test/project/architecture.test.ts',

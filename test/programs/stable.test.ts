@@ -18,7 +18,7 @@ import { HAS_ALL_CASES } from '../support/cases';
 import { folderOf } from './read-files';
 
 /** The configs that are drawn for each target. */
-const NUM_RUNS = HAS_ALL_CASES ? 500 : 40;
+const NUM_RUNS = HAS_ALL_CASES ? 500 : 25;
 
 // config → dialect → config: a setting that the report does not list as changed or left out is read back with the same meaning.
 

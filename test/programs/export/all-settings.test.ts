@@ -9,6 +9,7 @@ import { exportedSettings } from '../../../src/programs/bundle/report';
 import type { BundleFacts, BundleModel } from '../../../src/programs/export/target';
 import { targetNames } from '../../../src/programs/registry/registry';
 import { OTHERWISE } from '../../session/setting-values';
+import { valuesHere } from '../../support/cases';
 import { GPT, LLAMA } from './export-fixture';
 
 /** Settings that no bundle of a gpt or a llama can have, and those that bundles have in other files than their texts. */
@@ -83,7 +84,7 @@ for (const to of targetNames()) {
     let count = 0;
     for (const [path, inputs] of Object.entries(OTHERWISE)) {
       for (const input of inputs) {
-        for (const model of [GPT, LLAMA]) {
+        for (const model of valuesHere([GPT, LLAMA], [1])) {
           const { effect, isWritten } = effectIn(to, path, input, model);
           if (effect === 'left' || effect === 'said') count++;
           const isOnly = WITHOUT_TEXT[to]?.includes(path) === true;

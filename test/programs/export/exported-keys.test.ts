@@ -7,6 +7,7 @@ import type { BundleFacts, BundleModel, Target } from '../../../src/programs/exp
 import { dialects, targets } from '../../../src/programs/registry/registry';
 import type { KeyTable } from '../../../src/programs/rows/key-row';
 import type { ReadLine } from '../../../src/programs/rows/reading';
+import { HAS_ALL_CASES } from '../../support/cases';
 import { LLAMA } from './export-fixture';
 
 /** Keys of launchers that read calls 'none' or 'planned', because ranks here do not use them, and that exports have nevertheless. */
@@ -71,7 +72,8 @@ test('there are keys of all launchers', () => {
 
 for (const [name, target, input] of TARGETS) {
   test(`${name}: each key of a launcher is in the files that the report names, or the report says that it is in none`, () => {
-    const wrong = KEYS.flatMap((key) => {
+    const here = KEYS.filter((_, i) => HAS_ALL_CASES || i % 3 === 0);
+    const wrong = here.flatMap((key) => {
       const line = lineOf(key);
       const facts = factsOf(input, [line]);
       assert.deepEqual(launchLines(facts.lines), [line], key);

@@ -10,7 +10,6 @@ import { JupyterClient } from './jupyter-client';
 /** Number of examples in a cell. */
 const MOST_PER_CELL = 6;
 
-const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'reference', 'notebook.md'), 'utf8');
 
 /** Examples of notebook cells. Those that declare names which other examples use come first. */
@@ -80,12 +79,6 @@ before(async () => {
 after(() => client.stop());
 
 const runs = (code: string): Promise<void> => runExample(client, code);
-
-test("README's cells run one after the other", async () => {
-  const cells = [...README.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, cell = '']) => cell);
-  assert.ok(cells.length >= 1);
-  for (const cell of cells) await runs(cell);
-});
 
 test('the code in the list of what a notebook calls runs', async () => {
   await runs(`const folder = '${join(client.folder, 'checkpoint')}'; const [a, b] = [run, run]; const [X, y, losses, validation] = [[1], [2], [3, 2], [3.5, 2.5]];
