@@ -30,7 +30,7 @@ const PLANTED: Readonly<Record<string, readonly [js: string, says: RegExp]>> = {
     /^ranks 0, 1, 3 wait in barrier #\d+ \(cell 7, line 2\) for rank 2, which runs cell 7, line 1 /,
   ],
   'a child process that sleeps': [
-    "const { execSync } = await import('node:child_process');\nif (rank === 2) execSync('sleep 600');\ndist.barrier();",
+    "const { execSync } = require('node:child_process');\nif (rank === 2) execSync('sleep 600');\ndist.barrier();",
     /^ranks 0, 1, 3 wait in barrier #\d+ \(cell 7, line 3\) for rank 2, which runs cell 7 /,
   ],
   'a group whose other member loops': [
