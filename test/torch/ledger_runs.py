@@ -169,6 +169,8 @@ def train(rank: int, kind: str, port: int, folder: str) -> None:
     left = leftovers(model)
     Path(folder, f'{rank}.json').write_text(json.dumps({'steps': results, 'left': left}), encoding='utf-8')
     dist.destroy_process_group()
+    # At the interpreter's end, a thread of torch that still runs would abort the process. Ranks of the library end in this way too.
+    os._exit(0)
 
 
 def leftovers(model: nn.Module) -> list[str]:
