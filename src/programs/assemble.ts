@@ -415,8 +415,8 @@ function dataRanksOf(
     return { key, by: found?.by ?? undefined, degree: typeof found?.value === 'number' ? found.value : 1 };
   });
   const divided = degrees.reduce((product, { degree }) => product * degree, 1);
-  // The table of settings refuses a degree below 1.
-  if (world === undefined || !(divided >= 1)) return undefined;
+  // The table of settings refuses a degree below 1, and a line refuses a number of ranks that is not whole.
+  if (!Number.isInteger(world) || world === undefined || !(divided >= 1)) return undefined;
   if (world % divided === 0) return world / divided;
   const split = degrees.filter(({ degree }) => degree > 1);
   const text = split.map(({ key, degree }) => `${key} ${degree}`).join(' x ');

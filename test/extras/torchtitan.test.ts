@@ -88,6 +88,16 @@ test('misspelled keys have the nearest one, and text that is no TOML has its lin
   assert.throws(() => toml('[training]\nsteps = \n'), /train\.toml:3:1: /);
 });
 
+test('a degree that is no whole number is an error of its line, and no number of ranks follows from it', () => {
+  for (const degree of ['"cpu"', '1.5', '0']) {
+    const reading = toml(
+      `[parallelism]\ndata_parallel_shard_degree = ${degree}\ndata_parallel_replicate_degree = 3\n`,
+    );
+    assert.match(whyOf(reading, 'parallelism.data_parallel_shard_degree'), /an integer|-1/, degree);
+    assert.equal(reading.world, null, degree);
+  }
+});
+
 test("arguments of TorchTitan's train.py replace the values of its file", () => {
   const cwd = folderOf({ 'a.toml': '[training]\nsteps = 10\nlocal_batch_size = 4\n' });
   const reading = readConfig(

@@ -27,7 +27,7 @@ import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 
 const degreeOf = (other: KeyInput['other'], key: string): number => {
   const degree = Number(other(`parallelism.${key}`) ?? 1);
-  return degree > 0 ? degree : 1;
+  return Number.isInteger(degree) && degree > 0 ? degree : 1;
 };
 
 /**
@@ -48,7 +48,9 @@ function strategy({ other }: KeyInput): Translation {
         isHybrid: dpReplicate > 1,
         reshardAfterForward: !isKept,
       }),
-      ...(dpReplicate > 1 && shard > 0 && { 'parallel.mesh': { dpReplicate, dpShard: shard * cp } }),
+      ...(dpReplicate > 1 &&
+        Number.isInteger(shard) &&
+        shard > 0 && { 'parallel.mesh': { dpReplicate, dpShard: shard * cp } }),
     },
     ...ranks(shard, other),
   };
@@ -56,7 +58,7 @@ function strategy({ other }: KeyInput): Translation {
 
 /** Returns the number of ranks, if no degree is -1. */
 function ranks(shard: number, other: KeyInput['other']): Pick<Translation, 'place'> {
-  if (shard < 1) return {};
+  if (!Number.isInteger(shard) || shard < 1) return {};
   const degrees = [
     'data_parallel_replicate_degree',
     'tensor_parallel_degree',
