@@ -12,6 +12,7 @@ export type Guardian = ReturnType<typeof attachGuardian>;
 export function attachGuardian(unbroken?: Int32Array) {
   const session = new Session();
   session.connectToMainThread();
+  let isAsked = false;
   return {
     /**
      * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect while the
@@ -23,12 +24,16 @@ export function attachGuardian(unbroken?: Int32Array) {
     },
     /**
      * Evaluates an expression in the main thread, also in the middle of a loop, and returns its value; undefined if the thread has not
-     * answered within `limitMs`, as it waits for the system or is in native code.
+     * answered within `limitMs`, as it waits for the system or is in native code, or has not answered the call before.
      */
     evaluate: (expression: string, limitMs: number): Promise<unknown> =>
       new Promise((resolve) => {
-        setTimeout(resolve, limitMs).unref();
+        if (isAsked) return resolve(undefined);
+        isAsked = true;
+        const timer = setTimeout(resolve, limitMs);
         session.post('Runtime.evaluate', { expression, returnByValue: true }, (_, answer) => {
+          isAsked = false;
+          clearTimeout(timer);
           resolve(answer?.result.value);
         });
       }),

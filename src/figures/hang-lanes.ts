@@ -18,7 +18,7 @@ export interface HangingRank {
   readonly seconds: Seconds | undefined;
 }
 
-/** Of more ranks, those that wait longest are left out. */
+/** Of more ranks, waiting ones with high numbers are left out first. */
 const MOST_ROWS = 10;
 
 const WAITING = { color: '#DDE2E7', pattern: hatch('/', NEUTRAL) } as const;
@@ -50,7 +50,7 @@ export function hangLanes(ranks: readonly HangingRank[]): Figure {
   const verb = waiting.length === 1 ? 'waits' : 'wait';
   return createFigure({
     title: capitalized(`${waiters} ${verb} for ${missing.length === 0 ? 'each other' : absent}`),
-    subtitle: `Waits so far.${left === 0 ? '' : ` ${counted(left, 'more waiting rank')} not drawn.`}`,
+    subtitle: `Waits so far.${left === 0 ? '' : ` ${counted(left, 'more rank')} not drawn.`}`,
     ...plot({ top: 60, left: 60, right: 24, foot: 42, pixels: 30 * rows.length + 8 }, [
       {
         x: { range: [0, longest * 1.02], ...titled('seconds') },

@@ -2,9 +2,8 @@ import { now, type Seconds } from '../core';
 import type { Situation } from './control/situation';
 import { type CollectiveWait, findWaits } from './waits';
 
-/** Ranks are asked this often, and WAIT_POLL_MS while some of them wait. */
-const POLL_MS = 500;
-const WAIT_POLL_MS = 250;
+/** Ranks are asked this often while none waits, while some wait, and while they hang. */
+const POLL_MS = { usual: 500, waiting: 250, hanging: 1000 } as const;
 /** From this age of a wait on, ranks are also asked at which line they are. */
 const LOOK_SECONDS: Seconds = 0.5;
 /** A wait is reported from this age on, if the ranks for which others wait have made no progress for QUIET_SECONDS. */
@@ -64,7 +63,7 @@ export class HangWatch {
           this.#again();
         });
       },
-      this.#waits.size > 0 ? WAIT_POLL_MS : POLL_MS,
+      POLL_MS[this.#isHanging ? 'hanging' : this.#waits.size > 0 ? 'waiting' : 'usual'],
     );
     this.#timer.unref();
   }

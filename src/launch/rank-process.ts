@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { EVALUATOR_FLAGS } from '../cell';
-import { type ErrorCode, ShardlabError } from '../core';
+import { type ErrorCode, readProcessStat, ShardlabError } from '../core';
 import { countOomKills } from './host-memory';
 import { LIFELINE_FD } from './rank/setup';
 import { limitBehind } from './system-limits';
@@ -26,6 +26,8 @@ export interface RankProcess {
   /** How the process ended; undefined while it runs. */
   readonly exit: RankExit | undefined;
   readonly exited: Promise<RankExit>;
+  /** The process's state in Linux's letters (`ProcessStat`); undefined on another machine or system. */
+  readonly state: string | undefined;
   /** The last characters of the process's standard error, without console output. */
   readonly stderrTail: string;
   /** Sends SIGKILL to the rank's whole process group; has no effect when the process has ended. */
@@ -107,6 +109,9 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
     exited,
     get exit() {
       return exit;
+    },
+    get state() {
+      return readProcessStat(pid)?.state;
     },
     get stderrTail() {
       return tail.trim();

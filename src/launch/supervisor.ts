@@ -1,5 +1,5 @@
 import { describeActivity, interruptChildren, unbroken } from '../cell';
-import { now, rankNames, readProcessStat, type Seconds, ShardlabError } from '../core';
+import { now, rankNames, type Seconds, ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
@@ -211,8 +211,8 @@ export class Supervisor implements FleetListener {
   #stoppedRanks(): ReadonlyMap<number, number> {
     const { processes } = this.#fleet;
     return new Map(
-      processes.flatMap(({ rank, pid, exit }) =>
-        exit === undefined && readProcessStat(pid)?.state === 'T' ? [[rank, pid]] : [],
+      processes.flatMap(({ rank, pid, exit, state }) =>
+        exit === undefined && state === 'T' ? [[rank, pid]] : [],
       ),
     );
   }
@@ -289,13 +289,14 @@ export class Supervisor implements FleetListener {
     const source = {
       statuses: (options: { readonly looks: boolean }) => this.statuses(options),
       stopped: () => this.#stoppedRanks(),
-      sleeps: (rank: number) => readProcessStat(this.#fleet.processes[rank]?.pid ?? 0)?.state === 'S',
+      sleeps: (rank: number) => this.#fleet.processes[rank]?.state === 'S',
     };
     const watch = new HangWatch(source, (isHanging) => {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);
       else
         void this.why().then((why) => {
-          if (this.#hangs === watch) this.hanging?.(why);
+          // Meanwhile the call may have ended, or the ranks may have gone on.
+          if (this.#hangs === watch) this.hanging?.(why.waits.length > 0 ? why : undefined);
         });
     });
     return watch;

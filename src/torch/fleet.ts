@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism, constants } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { ShowProgress } from '../cell';
-import { findInstallation, now, ShardlabError } from '../core';
+import { findInstallation, now, readProcessStat, ShardlabError } from '../core';
 import {
   type Cluster,
   checkOpenFiles,
@@ -341,6 +341,10 @@ class TorchProcesses {
       },
       get exit() {
         return exit;
+      },
+      get state() {
+        // Ranks whose connections are dropped may be on other machines, where their numbers mean other processes.
+        return processes.#drop === undefined ? readProcessStat(processes.#pids[rank] ?? 0)?.state : undefined;
       },
       get stderrTail() {
         return processes.stderrTail;

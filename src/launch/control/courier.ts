@@ -18,7 +18,7 @@ const LOOK_MS = 20;
 const ABORTED_MS = 250;
 /** A main thread that has noticed an interrupt but has not ended its work after this time is interrupted again. */
 const SETTLE_MS = 150;
-/** Calls the function of the main thread that says where it is; `start.ts` stores it as LOOK_SLOT. */
+/** Calls the main thread's function that says where the thread is. */
 const LOOK = `globalThis[Symbol.for('${LOOK_NAME}')]?.()`;
 /** A main thread that does not answer within this time is in native code, or waits for the system. */
 const LOOK_LIMIT_MS = 250;
@@ -42,6 +42,7 @@ class Courier {
   readonly #groups = new Map<string, readonly number[]>();
   /** Number of the work that the main thread got last. */
   #work = 0;
+  #isClosing = false;
   /** The situation of a main thread that has not begun its work yet. */
   #beginning: Pick<Situation, 'state' | 'cell' | 'since'> = { state: 'idle', cell: undefined, since: now() };
 
@@ -120,7 +121,7 @@ class Courier {
     // A main thread that got work and has not begun it is not idle.
     const isBeginning = board.state === 'idle' && this.#runs(this.#work);
     const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
-    const look = looks && status.state === 'running' ? await this.#look() : undefined;
+    const look = looks && status.state === 'running' && !this.#isClosing ? await this.#look() : undefined;
     this.#link.send({ type: 'status', id, status: { ...status, look } });
   }
 
@@ -165,6 +166,7 @@ class Courier {
   }
 
   async #close(): Promise<void> {
+    this.#isClosing = true;
     // If the guardian stayed open, Node would print on stderr that it waits for a debugger.
     this.#guardian.close();
     await this.#link.close();

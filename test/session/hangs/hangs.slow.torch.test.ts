@@ -2,14 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Job } from '../../../src/session/run/job';
 import { GPT, launchTorch } from '../../torch/torch-fixture';
-import { HANG_MS } from '../job-fixture';
-import { collectNotes } from './shown-hangs';
+import { checkPlanted, collectNotes, NOTE_SECONDS, type Planted } from './shown-hangs';
 
-/** A note comes 5 to 6 s after a rank began to wait, and a rank begins to wait at most a second after the cell's begin. */
-const NOTE_SECONDS = 7;
-
-/** Cells of three ranks, by what keeps rank 2 from its collective, and what the note says of who waits and of rank 2. */
-const PLANTED: Readonly<Record<string, readonly [source: string, says: RegExp]>> = {
+/** Cells of three ranks. */
+const PLANTED: Planted = {
   'a loop': [
     'dist.barrier()\nif rank == 2:\n    while True: pass\ndist.barrier()',
     /^ranks 0-1 wait in barrier #\d+ \(cell 7, line 4\) for rank 2, which runs cell 7, line 3 /,
@@ -48,18 +44,8 @@ async function cellWith(job: Job, source: string): Promise<unknown> {
 
 test('a note names the rank of PyTorch that does not come, and is gone after the cell', async (context) => {
   const job = await launchTorch(context, { ranks: 3 });
+  await checkPlanted(context, job, PLANTED, (code) => cellWith(job, code));
   const shown = collectNotes(context);
-  for (const [what, [source, says]] of Object.entries(PLANTED)) {
-    await context.test(what, { timeout: HANG_MS }, async () => {
-      const ended = cellWith(job, source);
-      const note = await shown.next(NOTE_SECONDS);
-      if (what === 'a stopped process') process.kill(job.ranks[2]?.pid ?? 0, 'SIGCONT');
-      else await job.interrupt();
-      await ended;
-      assert.match(note, says);
-      assert.equal(shown.notes.at(-1), '');
-    });
-  }
   await context.test('ranks that compute give no note, and those of a stopped training do', async () => {
     const before = shown.notes.length;
     await cellWith(

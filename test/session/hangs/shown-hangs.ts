@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { registerDisplay } from '../../../src/cell/display';
+import type { Job } from '../../../src/session/run/job';
+import { HANG_MS } from '../job-fixture';
+
+/** A note comes 5 to 6 s after a rank began to wait, and a rank begins to wait at most a second after the cell's begin. */
+export const NOTE_SECONDS = 7;
+
+/** Cells, by what keeps rank 2 from its collective, and what the note says of who waits and of rank 2. */
+export type Planted = Readonly<Record<string, readonly [code: string, says: RegExp]>>;
 
 /** A display that collects the notes about hangs, and their pictures; the last note of a hang is empty. */
 export function collectNotes(context: TestContext) {
@@ -31,4 +39,25 @@ export function collectNotes(context: TestContext) {
       return notes.at(-1) ?? '';
     },
   };
+}
+
+/** Runs each cell by `run`, which never rejects; its note must say what is missing, and be gone after the cell. */
+export async function checkPlanted(
+  context: TestContext,
+  job: Job,
+  planted: Planted,
+  run: (code: string) => Promise<unknown>,
+): Promise<void> {
+  const shown = collectNotes(context);
+  for (const [what, [code, says]] of Object.entries(planted)) {
+    await context.test(what, { timeout: HANG_MS }, async () => {
+      const ended = run(code);
+      const note = await shown.next(NOTE_SECONDS);
+      if (what === 'a stopped process') process.kill(job.ranks[2]?.pid ?? 0, 'SIGCONT');
+      else await job.interrupt();
+      await ended;
+      assert.match(note, says);
+      assert.equal(shown.notes.at(-1), '');
+    });
+  }
 }
