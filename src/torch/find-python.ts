@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
-import { ConfigError, installAdvice, ShardlabError } from '../core';
+import { delimiter, join } from 'node:path';
+import { ConfigError, findInstallation, installAdvice, ShardlabError } from '../core';
 import { limitBehind } from '../launch';
 
 /** The oldest PyTorch that the ranks' program supports. */
@@ -30,6 +30,16 @@ export function torchEnvironment(env: NodeJS.ProcessEnv = process.env): string {
 /** Returns the file that says that the environment is complete; `shardlab engine torch` writes it last. */
 export function completeMark(environment: string): string {
   return join(environment, '.shardlab-complete');
+}
+
+/** Returns the folder of this package's Python. */
+export function packagesFolder(): string {
+  return join(findInstallation(), 'src', 'python');
+}
+
+/** Returns PYTHONPATH with the folder of this package's Python first. */
+export function pythonPath(): string {
+  return [packagesFolder(), process.env.PYTHONPATH ?? ''].filter((path) => path !== '').join(delimiter);
 }
 
 /** A Python for ranks, or the reason why there is none. */
@@ -67,7 +77,7 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
   const found = describeTorch(python);
   if (typeof found === 'string') {
     throw new ConfigError(
-      `${python} cannot run ranks of engine 'torch': ${found}; run \`${installAdvice().command('engine torch')}\`, or name another Python in the option python`,
+      `${python} cannot run ranks of engine 'torch': ${found}; run \`${installAdvice().command('engine torch')}\`, or name another Python in SHARDLAB_TORCH_PYTHON or the option python`,
       { python },
     );
   }

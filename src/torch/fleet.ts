@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism, constants } from 'node:os';
-import { delimiter, join } from 'node:path';
 import type { ShowProgress } from '../cell';
-import { findInstallation, now, readProcessStat, ShardlabError } from '../core';
+import { now, readProcessStat, ShardlabError } from '../core';
 import {
   type Cluster,
   checkOpenFiles,
@@ -22,7 +21,7 @@ import {
 } from '../launch';
 import { type AgentCommand, agentCommands } from './agents';
 import { openTorchControl, type TorchControl, type TorchListener } from './control';
-import { findTorch } from './find-python';
+import { findTorch, packagesFolder, pythonPath } from './find-python';
 
 /** Name of the environment variable that gives a Python rank the address of its launcher. */
 const VARIABLE = 'SHARDLAB_TORCH';
@@ -116,21 +115,15 @@ const PATIENCE_OF_RANKS = { ...PATIENCE, silentSeconds: 40 } as const;
  */
 function variables(plan: TorchPlan, setup: object): Record<string, string> {
   const { cluster } = plan;
-  const packages = packagesFolder();
-  const paths = [packages, process.env.PYTHONPATH ?? ''].filter((path) => path !== '');
   const threads = Math.max(1, Math.floor(availableParallelism() / plan.ranks));
   const chosen = process.env.OMP_NUM_THREADS ?? (cluster.isElsewhere ? undefined : String(threads));
   const name = cluster.interface;
   return {
-    PYTHONPATH: paths.join(delimiter),
+    PYTHONPATH: pythonPath(),
     ...(chosen === undefined ? {} : { OMP_NUM_THREADS: chosen }),
     ...(name === undefined ? {} : { GLOO_SOCKET_IFNAME: name, NCCL_SOCKET_IFNAME: name }),
     [VARIABLE]: JSON.stringify({ ...setup, startedSeconds: now() }),
   };
-}
-
-function packagesFolder(): string {
-  return join(findInstallation(), 'src', 'python');
 }
 
 /** Asks ranks to end, and kills ranks that do not end. */

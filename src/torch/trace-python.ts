@@ -1,10 +1,9 @@
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
 import { modelShape, type TrainConfig } from '../config';
-import { findInstallation, ShardlabError } from '../core';
+import { ConfigError, ShardlabError } from '../core';
 import { TORCH_FRAMEWORKS } from '../launch';
 import type { Traced } from '../planner';
-import { findTorch } from './find-python';
+import { findTorch, pythonPath } from './find-python';
 import { checkForTorch } from './settings';
 import { pythonSourceOf } from './torch-run';
 
@@ -47,7 +46,8 @@ export function tracePython(config: TrainConfig): Traced {
   const answer = JSON.parse(stdout) as Answer; // own_plan.py writes it
   if ('facts' in answer) return answer.facts;
   const { code, evalue, traceback } = answer.error;
-  if (code === 'CONFIG' || code === 'SHAPE') throw new ShardlabError(code, evalue);
+  if (code === 'CONFIG') throw new ConfigError(evalue);
+  if (code === 'SHAPE') throw new ShardlabError(code, evalue);
   throw new ShardlabError(
     'ENGINE',
     `model.python could not run on shapes: ${evalue}\n${traceback.join('\n')}`,
@@ -72,10 +72,4 @@ function unanswered(python: string, how: string): ShardlabError {
     'ENGINE',
     `${python} ended (${how}) before it had run the model on shapes; its messages are on stderr`,
   );
-}
-
-/** Returns PYTHONPATH with the folder of this package's Python first. */
-function pythonPath(): string {
-  const { PYTHONPATH = '' } = process.env;
-  return [join(findInstallation(), 'src', 'python'), ...(PYTHONPATH === '' ? [] : [PYTHONPATH])].join(':');
 }

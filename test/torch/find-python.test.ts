@@ -20,7 +20,10 @@ function refusal(context: TestContext, script: string | undefined, mode = 0o755)
   } catch (error) {
     assert.equal((error as { code?: string }).code, 'CONFIG', String(error));
     const { message } = error as Error;
-    assert.match(message, /; run `npx shardlab engine torch`, or name another Python in the option python$/);
+    assert.match(
+      message,
+      /; run `npx shardlab engine torch`, or name another Python in SHARDLAB_TORCH_PYTHON or the option python$/,
+    );
     return message.slice(0, message.indexOf(';')).replace(python, 'PYTHON');
   }
   return '';

@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { plan } from '../../src/session/notebook/plan';
 import { repositoryRoot, testData } from '../support/paths';
 import { descendantsOf } from './torch-fixture';
@@ -71,27 +72,38 @@ test('the command plans a file with a model in Python as JSON, whatever the mode
   assert.ok(memory_gib.peak > 0);
   assert.match(explained.join('\n'), /trains on 8 samples.*samples per second.*compare counted plans/s);
   assert.deepEqual(readdirSync(folder), ['config.json']);
+  writeFileSync(config, JSON.stringify({ model: { ...model, class: 'Missing' }, on: 'A100-80G', gpus: 2 }));
+  assert.throws(run, /config\.json: model\.python: .*planned_models\.py: it has no class Missing/);
 });
 
-test('an interrupt of the command ends Python, and leaves nothing behind', async (context) => {
-  const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
-  context.after(() => rmSync(folder, { recursive: true, force: true }));
-  const config = join(folder, 'config.json');
-  const model = { python: PLANNED, class: 'Sleeping', batches: 'rows', loss: 'summed' };
-  writeFileSync(config, JSON.stringify({ model, on: 'A100-80G', gpus: 2 }));
-  const command = spawn(process.execPath, [MAIN, 'plan', config], {
-    ...{ cwd: folder, detached: true, stdio: ['ignore', 'ignore', 'pipe'] },
+for (const [end, group, signal] of [
+  ['an interrupt of the command', -1, 'SIGINT'], // from a terminal, to all processes of the command
+  ['kill -9 of the command', 1, 'SIGKILL'],
+] as const) {
+  test(`${end} ends Python, and leaves nothing behind`, async (context) => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
+    context.after(() => rmSync(folder, { recursive: true, force: true }));
+    const config = join(folder, 'config.json');
+    const model = { python: PLANNED, class: 'Sleeping', batches: 'rows', loss: 'summed' };
+    writeFileSync(config, JSON.stringify({ model, on: 'A100-80G', gpus: 2 }));
+    const command = spawn(process.execPath, [MAIN, 'plan', config], {
+      ...{ cwd: folder, detached: true, stdio: ['ignore', 'ignore', 'pipe'] },
+    });
+    const [said] = (await once(command.stderr, 'data')) as [Buffer];
+    assert.match(String(said), /running one microbatch of Sleeping of planned_models\.py on shapes/);
+    const started = descendantsOf(command.pid as number);
+    assert.ok(started.length > 0);
+    context.after(() => {
+      for (const pid of started.filter(isAlive)) process.kill(pid, 'SIGKILL');
+    });
+    const ended = once(command, 'exit');
+    process.kill(group * (command.pid as number), signal);
+    await ended;
+    for (let waits = 0; started.some(isAlive) && waits < 200; waits++) await setTimeout(50);
+    assert.deepEqual(started.filter(isAlive), []);
+    assert.deepEqual(readdirSync(folder), ['config.json']);
   });
-  const [said] = (await once(command.stderr, 'data')) as [Buffer];
-  assert.match(String(said), /running one microbatch of Sleeping of planned_models\.py on shapes/);
-  const started = descendantsOf(command.pid as number);
-  assert.ok(started.length > 0);
-  const ended = once(command, 'exit');
-  process.kill(-(command.pid as number), 'SIGINT'); // as a terminal does
-  await ended;
-  while (started.some(isAlive)) await new Promise((resolve) => setTimeout(resolve, 50));
-  assert.deepEqual(readdirSync(folder), ['config.json']);
-});
+}
 
 function isAlive(pid: number): boolean {
   try {

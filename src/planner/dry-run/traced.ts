@@ -16,7 +16,6 @@ export interface TracedKernel {
 
 /** Operations of a forward that follow each other in one module, and the operations of their backward. */
 export interface TracedSegment {
-  readonly module: string;
   /** The parameters that the forward reads, by their index in `parameters`. */
   readonly params: readonly number[];
   /** The number of float32 values that the next segment gets as the input of a block; 0: the next segment begins no block. */

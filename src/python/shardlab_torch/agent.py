@@ -6,7 +6,6 @@ this package meet on the control link, so an agent has nobody to meet: its rende
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -19,8 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import main
 
-# Source: prctl(2).
-PR_SET_PDEATHSIG = 1
+from .parents_end import signal_at_parents_end
 
 # Names that are not in torch's types.
 _DIST: Any = dist
@@ -63,7 +61,8 @@ class Alone(rendezvous.RendezvousHandler):
 
 def run(arguments: list[str]) -> int:
     """Runs torchrun; the launcher reads from this program's lines how ranks have ended, in place of torchrun's traceback."""
-    _continue_at_parents_end()
+    # A process that SIGSTOP has stopped would never end.
+    signal_at_parents_end(signal.SIGCONT)
     rendezvous.rendezvous_handler_registry.register("alone", Alone)
     # torchrun would pass SIGINT on to its ranks, to which it is an interrupt of their work, and would kill them 30 s later.
     # Older versions of torch have no such option.
@@ -80,12 +79,6 @@ def run(arguments: list[str]) -> int:
         signal.signal(error.sigval, signal.SIG_DFL)
         os.kill(os.getpid(), error.sigval)
     return 0
-
-
-def _continue_at_parents_end() -> None:
-    """Makes Linux continue this process when its parent ends: a process that SIGSTOP has stopped would never end."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 if __name__ == "__main__":

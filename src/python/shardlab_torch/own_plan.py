@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 
 from .errors import Json, rank_error
+from .parents_end import signal_at_parents_end
 
 # A run that takes longer says what runs.
 PATIENCE_SECONDS = 2
@@ -19,6 +21,7 @@ PATIENCE_SECONDS = 2
 
 def main() -> int:
     """Answers the request on stdin: {"facts": ...}, or {"error": ...}."""
+    signal_at_parents_end(signal.SIGKILL)
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         request = json.loads(sys.stdin.readline())

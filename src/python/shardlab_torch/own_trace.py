@@ -26,7 +26,6 @@ from .own_kernels import kernels_of
 class Segment:
     """Operations of one module, and of their backward."""
 
-    module: str
     params: dict[str, None] = field(default_factory=dict)
     # The operations of forward and of backward.
     kernels: tuple[list[Json], list[Json]] = field(default_factory=lambda: ([], []))
@@ -100,7 +99,7 @@ class OwnTrace:
             return
         steps = self._frames[-1].steps
         if not steps or not isinstance(steps[-1], int):
-            self._segments.append(Segment(self._frames[-1].module))
+            self._segments.append(Segment())
             steps.append(len(self._segments) - 1)
         self._at = steps[-1]
         # The operation's node has the last number that was given.
@@ -161,7 +160,6 @@ class OwnTrace:
             forward, backward = segment.kernels
             segments.append(
                 {
-                    "module": segment.module,
                     "params": [order.index(name) for name in segment.params],
                     **memory.facts(index),
                     "forward": forward,

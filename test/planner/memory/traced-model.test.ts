@@ -16,7 +16,7 @@ function matmul(m: number, n: number, k: number): TracedKernel {
 }
 
 const EMPTY: TracedSegment = {
-  ...{ module: '', params: [], carried: 0, keepsInput: false, savedFloats: 0, savedBytes: 0 },
+  ...{ params: [], carried: 0, keepsInput: false, savedFloats: 0, savedBytes: 0 },
   ...{ forwardBytes: 0, backwardBytes: 0, forward: [], backward: [] },
 };
 
@@ -35,7 +35,7 @@ const TRACED: Traced = {
   segments: [
     ...[0, 1, 2].map((i) => ({
       ...EMPTY,
-      ...{ module: `layers.${i}`, params: [i], carried: i === 2 ? 0 : INPUT, keepsInput: i > 0 },
+      ...{ params: [i], carried: i === 2 ? 0 : INPUT, keepsInput: i > 0 },
       ...{ savedFloats: INNER, savedBytes: 100, forwardBytes: 400, backwardBytes: 4000 },
       forward: [matmul(ROWS, WIDTH, WIDTH)],
       backward: [matmul(WIDTH, WIDTH, ROWS), matmul(ROWS, WIDTH, WIDTH)],

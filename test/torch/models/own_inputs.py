@@ -17,11 +17,10 @@ def drawn(rank: int, index: int) -> torch.Generator:
 class Mlp(nn.Module):
     """Named inputs, and parameters that no pass reaches."""
 
-    def __init__(self, dim: int, spare: bool = True) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(7, dim), nn.Linear(dim, dim), nn.Linear(dim, 1)])
-        if spare:
-            self.spare = nn.Linear(3, 5)
+        self.spare = nn.Linear(3, 5)
 
     def forward(self, x: Tensor, scale: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
