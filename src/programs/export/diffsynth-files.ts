@@ -1,4 +1,4 @@
-import { modelNamed, STRATEGIES } from '../../config';
+import { modelNamed, ownData, STRATEGIES } from '../../config';
 import { ConfigError } from '../../core';
 import { writtenKeys } from '../rows/key-row';
 import { DIFFSYNTH, expertOf, firstFile, missingInputs } from '../videos/diffsynth';
@@ -30,6 +30,9 @@ const ORDER: readonly string[] = [
   ...['dataset_repeat', ...FILES, 'learning_rate', 'num_epochs', 'remove_prefix_in_ckpt', 'output_path'],
   ...['trainable_models', 'lora_base_model', 'lora_target_modules', 'lora_rank', 'extra_inputs'],
 ];
+
+/** The user's videos, if no script was read. A bundle goes to other machines, so it does not name the folder of the videos here. */
+const VIDEOS = { dataset_base_path: 'data', dataset_metadata_path: 'data/metadata.csv' } as const;
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -87,11 +90,22 @@ function expertsOf(facts: BundleFacts): readonly WanExpert[] {
 export function diffSynthReads(facts: BundleFacts): OwnReads {
   const { hub } = releaseIn(facts).release;
   const kept = keptArguments(facts);
-  const { dataset_base_path: folder = 'data' } = kept;
   return {
     model: fileRead(kept) ?? `${hub}, which DiffSynth-Studio downloads`,
-    data: `${String(folder)} has the videos, and --dataset_metadata_path the table of their files and captions, with the columns video and prompt.`,
+    data: dataText(facts, kept),
   };
+}
+
+function dataText({ config }: BundleFacts, kept: Values): string {
+  const { dataset_base_path: folder, dataset_metadata_path: list } = kept;
+  if (folder === undefined) {
+    const path = ownData(config.data)?.path;
+    const videos = path === undefined ? 'your videos' : `the videos of ${[path].flat().join(', ')}`;
+    return `copy ${videos} into the folder ${VIDEOS.dataset_base_path}, and write their files and captions into ${VIDEOS.dataset_metadata_path}, with the columns video and prompt.`;
+  }
+  return list === undefined
+    ? `${String(folder)} has the videos in DiffSynth-Studio's cache.`
+    : `${String(folder)} has the videos, and --dataset_metadata_path the table of their files and captions, with the columns video and prompt.`;
 }
 
 /** Returns the first of the model's files that were read; undefined if none was. */
@@ -132,10 +146,7 @@ function argumentsOf(facts: BundleFacts, expert: WanExpert): readonly string[] {
   const folder = expert === null ? 'checkpoint' : `checkpoint/${expert}_noise_model`;
   const usual: Values = {
     // A script that was read without a list of videos has them in DiffSynth-Studio's cache.
-    ...(kept.dataset_base_path === undefined && {
-      dataset_base_path: 'data',
-      dataset_metadata_path: 'data/metadata.csv',
-    }),
+    ...(kept.dataset_base_path === undefined && VIDEOS),
     ...(release.files !== undefined && { data_file_keys: release.files }),
     ...(!isRead && { model_id_with_origin_paths: originPaths(release, expert) }),
     num_epochs: 1,

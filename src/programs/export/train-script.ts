@@ -136,6 +136,7 @@ function scriptOf(
     constants: { ...modelConstants(shape), ...own.constants },
     inlined: {
       MODEL: TITLES[shape.kind],
+      '**ARGUMENTS': '',
       REENTRANT: 'False',
       NTH: `${nthOf(config) ?? 1}`,
       QKV_BIAS: pythonValue(shape.kind === 'llama' && shape.qkvBias),
@@ -163,6 +164,7 @@ export function withTraining(
       IS_VIDEO: isVideo,
       IS_SPLIT: false,
       READS_OUTSIDE: false,
+      HAS_TIES: false,
       ENCODES: false,
       DRAWS: false,
       IS_CONTINUED: firstStep > 0,

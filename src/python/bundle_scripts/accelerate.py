@@ -9,8 +9,8 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, GradScalerKwargs
 from torch.optim.lr_scheduler import LambdaLR
 
-from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, HERE, STEPS, FREEZES, FROZEN, lr_factor, read_batch, trained, weights
-from .own import MODEL, RANKS, SEED, Batches, loaded_model
+from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, HERE, STEPS, loaded_model, lr_factor, read_batch, trained
+from .own import RANKS, SEED, Batches
 from .traced import loss_of
 
 # Decided by an export.
@@ -27,16 +27,11 @@ def main():
         if world != RANKS:
             raise SystemExit(f"data/ has batches for {RANKS} ranks, not {world}")
         batches = Batches(rank, device)
-        model = loaded_model()
     else:
         tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]
         if tokens.shape[0] != world:
             raise SystemExit(f"data/tokens.npy has batches for {tokens.shape[0]} data-parallel ranks, not {world}")
-        model = MODEL()
-        model.load_state_dict(weights())
-        if FREEZES:
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(FROZEN.match(name) is None)
+    model = loaded_model()
     optimizer = OPTIMIZER(trained(model), **OPTIONS)
     if HAS_SCHEDULE:
         scheduler = LambdaLR(optimizer, lr_factor)

@@ -1,4 +1,4 @@
-"""Parts of every train.py: constants of the training, batches, and the schedule of the learning rate."""
+"""Parts of every train.py: constants of the training, batches, the model with its weights, and the schedule of the learning rate."""
 
 import math
 import os
@@ -11,6 +11,9 @@ from safetensors.torch import load_file
 
 # Decided by an export, with the numbers below them.
 IS_CONTINUED, FREEZES, WARMS_UP, IS_STEPWISE, IS_EXPONENTIAL, FALLS, HAS_LEAST, IS_COSINE, IS_LINEAR = (False,) * 9
+HAS_TIES = False
+MODEL: Any = torch.nn.Module
+ARGUMENTS: dict[str, Any] = {}
 WARMUP_STEPS, FALL_START, FALL_STEPS, LEAST, GAMMA, STEP_SIZE = 1, 0, 20, 0.0, 0.1, 30
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,6 +21,7 @@ STEPS, ACCUMULATION = 20, 1
 FIRST_STEP = 0  # steps that the weights have been trained for
 CLIP_NORM = 1.0
 FROZEN = re.compile("")
+TIES: dict[str, str] = {}  # second names of parameters, and the names under which the weights have them
 
 
 def read_batch(tokens, rank, index, device):  # the last batch is followed by the first
@@ -27,6 +31,19 @@ def read_batch(tokens, rank, index, device):  # the last batch is followed by th
 
 def weights() -> Any:
     return load_file(os.path.join(HERE, "model.safetensors"))
+
+
+def loaded_model():
+    model = MODEL(**ARGUMENTS)
+    state = weights()
+    if HAS_TIES:
+        state |= {second: state[first] for second, first in TIES.items()}
+    model.load_state_dict(state)
+    if FREEZES:
+        for name, parameter in model.named_parameters():
+            if FROZEN.match(name):
+                parameter.requires_grad_(False)
+    return model
 
 
 def trained(model):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
 
-HAS_TOKENS, IS_VIDEO, IS_OWN = (False,) * 3  # a built-in language model, a video model or a model of the user's own
+HAS_TOKENS, IS_VIDEO = False, False  # a built-in language model, or a video model; else a model of the user's own
 IS_SHARDED, IS_ON_HOST, IS_ZERO_1, IS_SPLIT, WRAPS_BLOCKS, WRAPS_LINEARS, ENCODES, DRAWS = (False,) * 8
 ACCUMULATES, SYNCS_LAST, AUTOCASTS, CLIPS, HAS_SCHEDULE = (False,) * 5
 OPTIMIZER: Any = torch.optim.AdamW

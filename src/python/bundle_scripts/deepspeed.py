@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch.optim.lr_scheduler import LambdaLR
 
-from .common import ACCUMULATION, FIRST_STEP, HERE, STEPS, FREEZES, FROZEN, lr_factor, read_batch, trained, weights
+from .common import ACCUMULATION, FIRST_STEP, HERE, STEPS, loaded_model, lr_factor, read_batch, trained
 from .gpt import read_outside
-from .own import MODEL, RANKS, SEED, Batches, loaded_model
+from .own import RANKS, SEED, Batches
 from .traced import loss_of
 
 # Decided by an export.
@@ -26,16 +26,11 @@ def main():
     if IS_OWN:
         if world != RANKS:
             raise SystemExit(f"data/ has batches for {RANKS} ranks, not {world}")
-        model = loaded_model()
     else:
         tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]
         if tokens.shape[0] != world:
             raise SystemExit(f"data/tokens.npy has batches for {tokens.shape[0]} data-parallel ranks, not {world}")
-        model = MODEL()
-        model.load_state_dict(weights())
-        if FREEZES:
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(FROZEN.match(name) is None)
+    model = loaded_model()
     if READS_OUTSIDE:
         for parameter in read_outside(model):
             deepspeed.zero.register_external_parameter(model, parameter)

@@ -10,13 +10,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from .common import CLIP_NORM, FREEZES, FROZEN, weights
+from .common import CLIP_NORM, FREEZES, FROZEN, MODEL, weights
 from .decided import AXES, IS_ON_HOST, IS_SPLIT, SHARDING, SIZES, WRAPS_BLOCKS, WRAPS_LINEARS
-from .gpt import COLUMNS, DIM, GPT, ROWS, blocks
+from .gpt import COLUMNS, DIM, ROWS, blocks
 
 # Decided by an export.
 IS_HYBRID, SPLITS_QKV = False, False
-MODEL: Any = GPT
 
 TP = 1
 

@@ -1,22 +1,17 @@
-"""Parts of every train.py of a user's own model: its batches, and the model with its weights."""
+"""The batches of every train.py of a user's own model."""
 
 import os
-from typing import Any
 
 import torch
 from safetensors import safe_open
 
-from .common import FREEZES, FROZEN, HERE, weights
-from .traced import Net
+from .common import HERE
 
 # Decided by an export.
-HAS_TIES, WIDENS = False, False
-MODEL: Any = Net
-ARGUMENTS: dict[str, Any] = {}
+WIDENS = False
 
 SEED = 1  # the run's seed
 RANKS, BATCHES = 1, 20  # data-parallel ranks, and microbatches of each
-TIES: dict[str, str] = {}  # second names of parameters, and the names under which the weights have them
 
 
 class Batches:
@@ -33,16 +28,3 @@ class Batches:
             return {name: x.long() if x.dtype == torch.int32 else x for name, x in tensors.items()}
         else:
             return tensors
-
-
-def loaded_model():
-    model = MODEL(**ARGUMENTS)
-    state = weights()
-    if HAS_TIES:
-        state |= {second: state[first] for second, first in TIES.items()}
-    model.load_state_dict(state)
-    if FREEZES:
-        for name, parameter in model.named_parameters():
-            if FROZEN.match(name):
-                parameter.requires_grad_(False)
-    return model

@@ -3,8 +3,8 @@
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from .common import loaded_model
 from .decided import AXES, IS_ON_HOST, SHARDING, SIZES
-from .own import loaded_model
 
 UNITS: list[str] = []  # the modules that are sharded as units, inner modules first
 

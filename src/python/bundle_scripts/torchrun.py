@@ -11,13 +11,13 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, FREEZES, FROZEN, HERE, STEPS, lr_factor, read_batch, trained, weights
+from .common import ACCUMULATION, CLIP_NORM, FIRST_STEP, HERE, STEPS, loaded_model, lr_factor, read_batch, trained, weights
 from .decided import (
-    ACCUMULATES, AUTOCASTS, BUCKETS, CLIPS, DATA_RANK, DATA_RANKS, DRAWS, ENCODES, FORMAT, HAS_SCHEDULE, HAS_TOKENS, IS_OWN, IS_SHARDED, IS_SPLIT,
+    ACCUMULATES, AUTOCASTS, BUCKETS, CLIPS, DATA_RANK, DATA_RANKS, DRAWS, ENCODES, FORMAT, HAS_SCHEDULE, HAS_TOKENS, IS_SHARDED, IS_SPLIT,
     IS_VIDEO, IS_ZERO_1, LOW, OPTIMIZER, OPTIONS, STEP_NUMBER, SYNCS_LAST,
 )
 from .gpt_torchrun import clip
-from .own import MODEL, RANKS, SEED, Batches, loaded_model
+from .own import RANKS, SEED, Batches
 from .own_torchrun import sharded_model
 from .traced import loss_of
 from .video import encoded, frozen_encoder, new_model
@@ -43,20 +43,13 @@ def main():
     if IS_SHARDED:
         model = sharded_model(device)
     else:
-        if HAS_TOKENS:
-            model = MODEL()
-            model.load_state_dict(weights())
-            if FREEZES:
-                for name, parameter in model.named_parameters():
-                    parameter.requires_grad_(FROZEN.match(name) is None)
-        elif IS_VIDEO:
+        if IS_VIDEO:
             model = new_model()
             model.load_state_dict(weights())
-        devices = [device] if cuda else None
-        if IS_OWN:
-            model = nn.parallel.DistributedDataParallel(loaded_model().to(device), device_ids=devices, **BUCKETS)
         else:
-            model = nn.parallel.DistributedDataParallel(model.to(device), device_ids=devices, **BUCKETS)
+            model = loaded_model()
+        devices = [device] if cuda else None
+        model = nn.parallel.DistributedDataParallel(model.to(device), device_ids=devices, **BUCKETS)
     if IS_ZERO_1:
         optimizer = ZeroRedundancyOptimizer(trained(model), optimizer_class=OPTIMIZER, **OPTIONS)
     else:

@@ -218,6 +218,10 @@ test('a script that trains on text alone, with videos in a cache, leaves as it w
   const { report, text } = documentBundle(context, script);
   assert.match(text('launch_0.sh'), /--dataset_base_path data\/example_video_dataset \\\n/);
   assert.doesNotMatch(text('launch_0.sh'), /extra_inputs|dataset_metadata_path/);
+  assert.match(
+    text('README.md'),
+    /- Data: data\/example_video_dataset has the videos in DiffSynth-Studio's cache\./,
+  );
   assert.doesNotMatch(report.notes.join('\n'), /extra_inputs/);
 });
 
@@ -273,4 +277,20 @@ test('a bundle of a video model has no weights of this library, and its README s
   );
   assert.match(text('README.md'), /git clone .*DiffSynth-Studio.*\n- Model: models\/Wan2\.2-I2V-A14B/);
   assert.match(text('requirements.txt'), /^diffsynth==[\d.]+\naccelerate==[\d.]+\ndeepspeed==/);
+});
+
+test("a bundle's script trains on the folder that its README says to fill with the user's videos", (context) => {
+  const { text } = wanBundle(context, {
+    ...WAN,
+    model: { like: 'wan2.2-ti2v-5b', latent: [13, 30, 52] },
+    data: './balls',
+  });
+  assert.match(
+    text('launch_0.sh'),
+    /--dataset_base_path data \\\n.*--dataset_metadata_path data\/metadata\.csv/,
+  );
+  assert.match(
+    text('README.md'),
+    /- Data: copy the videos of \.\/balls into the folder data, and write .* into data\/metadata\.csv, /,
+  );
 });

@@ -316,7 +316,7 @@ test('a folder with a link that leads to itself is read without the link', () =>
   assert.deepEqual(files, [join(place, 'a.txt')]);
 });
 
-test('a picture of more pixels than Pillow decodes is refused by its header', () => {
+test('a picture of more pixels than Pillow decodes, or in CMYK, is refused by its header', () => {
   for (const [rows, columns] of [
     [20_000, 20_000],
     [1, 2 ** 31 - 1],
@@ -328,6 +328,11 @@ test('a picture of more pixels than Pillow decodes is refused by its header', ()
   assert.deepEqual(imageSizeOf('fits.png', pngOf(9000, 9000)), [9000, 9000]);
   const jpeg = Buffer.from('ffd8ffc00011082710ffff03', 'hex');
   assert.throws(() => imageSizeOf('big.jpg', jpeg), { code: 'CONFIG', message: /10000 x 65535 pixels/ });
+  const print = Buffer.from('ffd8ffc0001408000400040401', 'hex');
+  assert.throws(() => imageSizeOf('print.jpg', print), {
+    code: 'CONFIG',
+    message: /print\.jpg has the colours of print \(CMYK\)/,
+  });
   const file = join(folder, 'big.png');
   writeFileSync(file, pngOf(20_000, 20_000));
   assert.throws(() => readImage(file, [4, 4], new Float32Array(48)), { code: 'CONFIG' });

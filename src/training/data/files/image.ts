@@ -11,11 +11,11 @@ export const CHANNELS = 3;
 const MOST_PIXELS = Math.floor(2 ** 30 / 4 / 3);
 
 /**
- * Returns the size of a PNG or JPEG image from the first bytes of its file. Throws: CONFIG for files of other formats, and for
- * images that are too large to decode.
+ * Returns the size of a PNG or JPEG image from the first bytes of its file. Throws: CONFIG for files of other formats, for CMYK
+ * images, and for images that are too large to decode.
  */
 export function imageSizeOf(file: string, bytes: Buffer): ImageSize {
-  const size = pngSize(bytes) ?? jpegSize(bytes);
+  const size = pngSize(bytes) ?? jpegSize(file, bytes);
   if (size !== undefined) return decodableSize(file, size);
   throw new ConfigError(
     `data: ${file} is neither a PNG nor a JPEG image; convert it or remove it from the folder`,
@@ -39,13 +39,19 @@ function pngSize(bytes: Buffer): ImageSize | undefined {
   return [bytes.readUInt32BE(20), bytes.readUInt32BE(16)];
 }
 
-/** Finds the frame header (SOF) among a JPEG's segments. Source: ITU-T T.81, table B.1. */
-function jpegSize(bytes: Buffer): ImageSize | undefined {
+/** Finds the frame header (SOF) among a JPEG's segments. Source: ITU-T T.81, table B.1. Throws: CONFIG for the four colours of print. */
+function jpegSize(file: string, bytes: Buffer): ImageSize | undefined {
   if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xffd8) return undefined;
   for (let at = 2; at + 9 <= bytes.length; ) {
     const marker = bytes.readUInt16BE(at);
     // The markers 0xffc4, 0xffc8 and 0xffcc are no frame headers: they are tables and a reserved marker.
     const isFrame = marker >= 0xffc0 && marker <= 0xffcf && ![0xffc4, 0xffc8, 0xffcc].includes(marker);
+    if (isFrame && bytes[at + 9] === 4) {
+      throw new ConfigError(
+        `data: ${file} has the colours of print (CMYK), which are not decoded; save the image as RGB, or remove it from the folder`,
+        { file },
+      );
+    }
     if (isFrame) return [bytes.readUInt16BE(at + 5), bytes.readUInt16BE(at + 7)];
     at += 2 + bytes.readUInt16BE(at + 2);
   }
