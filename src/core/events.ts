@@ -152,6 +152,33 @@ export interface SpanEvent {
   readonly pipeline?: PipelineWork | undefined;
 }
 
+/** What a rank's main thread begins at a point of a step; 'reshard' frees a unit's whole parameters. */
+export type PointName = Exclude<SpanName, 'step'> | CollectiveOp | 'reshard';
+
+/** A collective that a rank is about to start. */
+export interface PointCollective
+  extends Pick<
+    CollectiveEvent,
+    'group' | 'ranks' | 'peer' | 'number' | 'cause' | 'wireDType' | 'count' | 'async' | 'cell' | 'line'
+  > {
+  /** A description of the data, such as "the output of stage 0 for microbatch 2"; undefined if the caller gave none. */
+  readonly detail: string | undefined;
+}
+
+/**
+ * A point of a step, which a rank's main thread is about to pass. Walks halt here, and planted faults act here. Collectives of a
+ * group's own, such as the exchange of sizes, are no points.
+ */
+export interface StepPoint {
+  readonly name: PointName;
+  /** The module's full name; '' for the whole model or none. */
+  readonly module: string;
+  /** Present only if the point is a collective. */
+  readonly collective?: PointCollective | undefined;
+  /** Present only if the point is an action of a pipeline's schedule. */
+  readonly pipeline?: Omit<PipelineWork, 'cpu'> | undefined;
+}
+
 /** The number of a buffer, unique within its process. */
 export type BufferId = number;
 
@@ -167,6 +194,8 @@ export interface Observer {
   span(event: SpanEvent): void;
   /** Reports that a span begins; `span` will report its end. Observers that only need the end omit this method. */
   entered?(name: SpanName, module: string): void;
+  /** Is called before the main thread passes a point of a step. Unlike the other methods, it may wait, and throws if it is interrupted. */
+  readonly reached?: ((point: StepPoint) => void) | undefined;
   /**
    * Reports that these ranks reduced the gradients of parameters that all of them hold, so they will apply equal updates. The
    * same parameters always come in the same list.

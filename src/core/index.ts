@@ -37,6 +37,7 @@ export {
   type Space,
   type SpanEvent,
   type SpanName,
+  type StepPoint,
   type Tag,
   TEMPORARY_PARTS,
   type TemporaryPart,

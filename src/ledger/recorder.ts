@@ -111,6 +111,8 @@ interface HeldBuffer {
 export class Recorder implements Observer {
   readonly rank: number;
   readonly world: number;
+  /** Gets the points that the main thread is about to pass; undefined while nobody walks. */
+  reached: Observer['reached'];
   readonly #clock: () => Seconds;
   readonly #cpu: ThreadCpuClock | undefined;
   readonly #table = new OwnerTable();

@@ -68,7 +68,7 @@ export function tagModules(engine: Engine, root: Module, declared?: HalfDType): 
 }
 
 function timed(
-  { engine, hooks, observer, module, replicas }: UnitRun,
+  { engine, hooks, observer, module, name = module.path, replicas }: UnitRun,
   entered: (phase: ForwardPhase) => void,
 ): UnitHooks {
   let start = 0;
@@ -77,12 +77,14 @@ function timed(
       entered(phase);
       observer.entered?.(phase, module.path);
       hooks.preForward(phase);
+      observer.reached?.({ name: phase, module: name });
     },
     postForward: (phase) => hooks.postForward(phase),
     preBackward() {
       start = engine.clock.now();
       observer.entered?.('backward', module.path);
       hooks.preBackward();
+      observer.reached?.({ name: 'backward', module: name });
     },
     postBackward(grads) {
       hooks.postBackward(grads);

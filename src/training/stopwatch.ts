@@ -15,6 +15,7 @@ export class Stopwatch {
   /** Runs `work`, and reports it as a span. */
   span<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
+    if (name !== 'step') this.#observer.reached?.({ name, module: '' });
     this.#observer.entered?.(name, '');
     const result = this.sum(name, work);
     this.#observer.span({ kind: 'span', name, module: '', start, end: this.#clock.now() });

@@ -122,6 +122,11 @@ export class CellSteps {
     this.#hasOptimizer = true;
   }
 
+  /** Must be called before an optimizer's step. */
+  updates(): void {
+    this.#parts.recorder.reached?.({ name: 'optimizer', module: '' });
+  }
+
   /** Must be called at the end of an optimizer's step; `began` is the time at which this call of step() began. */
   updated({ lr }: { readonly lr: number | null }, began: Seconds): void {
     if (this.#send === undefined) return;
@@ -188,8 +193,9 @@ export class CellSteps {
   }
 
   /** Runs work and reports it as a span, unless units or DDP report their own spans while it runs. */
-  #timed<T>(name: SpanName, work: () => T): T {
+  #timed<T>(name: 'forward' | 'backward', work: () => T): T {
     const { engine, recorder } = this.#parts;
+    recorder.reached?.({ name, module: '' });
     const [start, before] = [engine.clock.now(), recorder.numSpans];
     const result = work();
     if (recorder.numSpans === before) this.#spanSince(name, start);

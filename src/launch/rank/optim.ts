@@ -99,6 +99,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
         groups,
         warn,
         warnOfMissing: warn,
+        steps: () => steps.updates(),
         stepped: (optimizer, began) => steps.updated(optimizer, began),
       });
     };

@@ -31,6 +31,7 @@ export class CellReplicas {
       collective: (event) => observer.collective(event),
       span: (event) => observer.span(event),
       entered: (...event) => observer.entered?.(...event),
+      reached: (point) => observer.reached?.(point),
       recounted: (live) => observer.recounted?.(live),
       // Parallel code reports lists of parameters.
       replicated: (parameters, ranks) => void this.#trained.set(parameters as readonly Parameter[], ranks),

@@ -144,6 +144,7 @@ function makeUnit(
   const name = modules.map(({ path }) => path).join(', ');
   const spec: UnitSpec = {
     engine,
+    observer,
     module: name,
     contents: contentsOfUnit(name, parameters, context.group),
     placement,

@@ -130,6 +130,8 @@ export class UnitParameters {
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
     this.#gather = null;
     if (!this.#spec.placement.shardsParameters) return;
+    const { observer, module } = this.#spec;
+    if (this.#wholes.length > 0) observer.reached?.({ name: 'reshard', module });
     this.#hide();
     this.#freePostForward();
     for (const whole of this.#wholes) whole.dispose();

@@ -1,5 +1,5 @@
 import { STRATEGIES, type StrategyName } from '../../config';
-import { ConfigError, type HalfDType, isWhole, ShardlabError } from '../../core';
+import { ConfigError, type HalfDType, isWhole, type Observer, ShardlabError } from '../../core';
 import type { Engine } from '../../engine';
 import type { Contents, DeviceMesh, ProcessGroup } from '../../wire';
 import type { RowTable } from '../sparse/row-masks';
@@ -33,6 +33,7 @@ export interface UnitPlacement {
 /** The settings of a unit; its parameters, gradients and reductions share them. */
 export interface UnitSpec {
   readonly engine: Engine;
+  readonly observer: Pick<Observer, 'reached'>;
   /** The module's full name. */
   readonly module: string;
   /** What gathers and reductions carry; see [Note: contents]. */

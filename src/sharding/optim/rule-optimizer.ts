@@ -171,6 +171,8 @@ export interface OptimizerPlacement {
   readonly warn?: Warn | undefined;
   /** Is called with a warning about parameters that got no gradient in a step. If undefined, they are not named. */
   readonly warnOfMissing?: Warn | undefined;
+  /** Is called before each step. */
+  readonly steps?: (() => void) | undefined;
   /** Is called at the end of each step, with the time at which the step began. */
   readonly stepped?: ((optimizer: Optimizer, began: Seconds) => void) | undefined;
 }
@@ -252,6 +254,7 @@ export class RuleOptimizer implements Optimizer {
   }
 
   step(gradScale = 1): void {
+    this.#placement.steps?.();
     const began = this.#engine.clock.now();
     this.#counts.steps++;
     this.#watch?.begin(this.steps);

@@ -5,7 +5,7 @@ import type { Engine, recordPart, TrainedParts } from '../../engine';
 /** The objects that a schedule needs from its rank. */
 export interface PipelineContext {
   readonly engine: Engine;
-  readonly observer: Pick<Observer, 'span'>;
+  readonly observer: Pick<Observer, 'span' | 'reached'>;
   /** Is called before each step's first action. */
   readonly begins?: (() => void) | undefined;
   /** Runs a stage's forward and records it for backward. The default is `recordPart`. */

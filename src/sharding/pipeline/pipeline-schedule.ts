@@ -165,10 +165,11 @@ class StepRun {
   #timed<T>({ stageIndex }: PipelineStage, { kind, microbatch }: Action, work: () => T): T {
     const { engine, observer } = this.#context;
     const { cpu } = this.#inputs;
-    const [start, startCpu] = [engine.clock.now(), cpu?.()];
-    const result = work();
     const name = kind === 'forward' ? 'forward' : 'backward';
     const half = HALVES[kind];
+    observer.reached?.({ name, module: '', pipeline: { half, stage: stageIndex, microbatch } });
+    const [start, startCpu] = [engine.clock.now(), cpu?.()];
+    const result = work();
     const spent = cpu === undefined || startCpu === undefined ? undefined : cpu() - startCpu;
     const pipeline = { half, stage: stageIndex, microbatch, cpu: spent };
     observer.span({ kind: 'span', name, module: '', start, end: engine.clock.now(), pipeline });

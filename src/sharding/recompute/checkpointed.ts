@@ -39,6 +39,7 @@ export function checkpointWrapperOf(
 ): Wrapper {
   const around = (recompute: () => void): void => {
     const start = engine.clock.now();
+    observer.reached?.({ name: 'recompute', module: module.path });
     observer.entered?.('recompute', module.path);
     recompute();
     observer.span({ kind: 'span', name: 'recompute', module: module.path, start, end: engine.clock.now() });

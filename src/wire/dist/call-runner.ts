@@ -1,4 +1,11 @@
-import { type Bytes, type CollectiveEvent, type CollectiveOp, itemBytes, type Seconds } from '../../core';
+import {
+  type Bytes,
+  type CollectiveEvent,
+  type CollectiveOp,
+  itemBytes,
+  type Seconds,
+  type StepPoint,
+} from '../../core';
 import { blocksLength, type Call, type CallHeader, type CallResult, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
@@ -36,6 +43,7 @@ export class CallRunner {
   /** Starts a call and returns its work handle; the result of the work is `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     settleEnded(this.#context);
+    this.#context.observer.reached?.(this.#pointOf(call.header));
     if (this.#plane === undefined) return this.#runAlone(call, value);
     return call.header.async
       ? this.#post(this.#plane, call, tensors, value)
@@ -94,6 +102,15 @@ export class CallRunner {
     const result = { started: posted.at, ended: this.#now(), values: [], agrees: true };
     this.#report(call, result, posted, this.#now() - posted.at);
     return new FinishedWork(value, true);
+  }
+
+  #pointOf(header: CallHeader): StepPoint {
+    const { op, group, number, wireDType, count, cause, module, detail, site, async } = header;
+    const { ranks } = this.#identity;
+    const { cell, line } = site;
+    const peer = namesPeer(header) ? { peer: ranks[header.peer] } : {};
+    const collective = { group, ranks, ...peer, number, cause, wireDType, count, async, cell, line, detail };
+    return { name: op as CollectiveOp, module, collective };
   }
 
   #now(): Seconds {

@@ -1,3 +1,4 @@
+import { SILENT } from '../../../src/core/events';
 import { type Random, seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
 import { contentsOf } from '../../../src/nn/contents';
@@ -53,6 +54,7 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const module = new Bag(values.map((array, i) => tf.tensor(array, shapes[i], 'float32')));
   const unit = new FsdpUnit([module], module.parameters(), {
     engine,
+    observer: SILENT,
     module: module.path,
     contents: contentsOf(module.path, module.parameters()),
     placement: placementOf('FULL_SHARD', undefined, { group, rows: new RowsOfRanks() }),
