@@ -15,7 +15,7 @@ async function main(build: string): Promise<void> {
   const { createWasmEngine } = await import('../src/engine/index.js');
   const { parseTrainConfig } = await import('../src/config/index.js');
   const { joinWorld } = await import('../src/wire/index.js');
-  const { NO_SITE } = await import('../src/wire/index.js');
+  const { callSites } = await import('../src/wire/index.js');
   const { Recorder } = await import('../src/ledger/index.js');
   const { createTrainer } = await import('../src/training/index.js');
   const { now } = await import('../src/core/index.js');
@@ -27,7 +27,7 @@ async function main(build: string): Promise<void> {
     world: 1,
     engine,
     observer,
-    callSite: () => NO_SITE,
+    callSite: () => callSites.NO_SITE,
   });
   const config = parseTrainConfig({
     model: { kind: 'gpt', layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 },

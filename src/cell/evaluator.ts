@@ -83,6 +83,8 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
     load: names.__import,
     /** Converts a position in a cell's compiled code to the position in its source. */
     toWritten: mapper.original,
+    /** Returns a line of a cell's source; undefined if it is not known. */
+    sourceLine: mapper.sourceLine,
     /** Describes an error in the form in which cells of this evaluator show errors. */
     describe: (thrown: unknown, name: string): CellError => describeThrown(thrown, name, mapper),
     /** Closes the inspector, which would keep the process alive. */

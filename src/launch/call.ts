@@ -1,7 +1,15 @@
 import { childrenCountFrom } from '../cell';
 import type { ReplicaSum } from '../sharding';
 import type { RankProgress } from '../training';
-import type { CellStep, RankEvent, RankOutcome, RankOutput, RankStep, RankWork } from './control/messages';
+import type {
+  CellStep,
+  RankEvent,
+  RankOutcome,
+  RankOutput,
+  RankStep,
+  RankWork,
+  ReachedPoint,
+} from './control/messages';
 import type { BatchesMade, BatchesNeeded } from './control/torch-messages';
 import type { Failure } from './failure';
 
@@ -16,6 +24,9 @@ export interface CallSink {
   readonly step?: (rank: number, step: RankStep) => void;
   readonly cellStep?: (rank: number, step: CellStep) => void;
   readonly replicas?: (rank: number, sums: readonly ReplicaSum[]) => void;
+  readonly reached?: (rank: number, reached: ReachedPoint) => void;
+  /** Called when a rank has ended the work. */
+  readonly rankEnded?: (rank: number) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;
   /** Returns the batches that a rank of PyTorch requests. */
   readonly need?: (need: BatchesNeeded) => BatchesMade;

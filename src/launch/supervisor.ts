@@ -1,5 +1,5 @@
 import { describeActivity, interruptChildren, unbroken } from '../cell';
-import { now, rankNames, type Seconds, ShardlabError } from '../core';
+import { ConfigError, now, rankNames, type Seconds, ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
@@ -147,6 +147,7 @@ export class Supervisor implements FleetListener {
     since = this.#numInterrupts,
   ): Promise<unknown[]> {
     this.#assertUsable();
+    this.#requireNoWalk(ranks);
     const release = await this.#locks.acquire(ranks);
     try {
       while (this.#pending !== undefined) await this.#pending.recovered;
@@ -175,6 +176,7 @@ export class Supervisor implements FleetListener {
     if (message.type === 'step') call.sink.step?.(rank, message.step);
     if (message.type === 'cellStep') call.sink.cellStep?.(rank, message.step);
     if (message.type === 'replicas') call.sink.replicas?.(rank, message.sums);
+    if (message.type === 'reached') call.sink.reached?.(rank, message.reached);
     if (message.type === 'progress') call.sink.progress?.(rank, message.progress);
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }
@@ -189,6 +191,11 @@ export class Supervisor implements FleetListener {
     this.#tellAll({ type: 'grant', grant });
   }
 
+  /** Sends a rank the number of points that it may pass in its walked work. */
+  pass(rank: number, passes: number): void {
+    this.#fleet.control.send(rank, { type: 'walk', passes });
+  }
+
   /** Asks every rank whose process can answer what the rank does now; with `looks`, also at which line it is. */
   statuses({ looks = false } = {}): Promise<Map<number, Situation>> {
     const stopped = this.#stoppedRanks();
@@ -196,6 +203,12 @@ export class Supervisor implements FleetListener {
       exit === undefined && !stopped.has(rank) ? [rank] : [],
     );
     return this.#desk.ask(alive, ANSWER_MS, looks);
+  }
+
+  /** Returns, for each rank that waits in a collective, the ranks that have not called it. */
+  async waits(): Promise<ReadonlyMap<number, readonly number[]>> {
+    const waits = findWaits(await this.statuses());
+    return new Map(waits.flatMap(({ ranks, waitsFor }) => ranks.map((rank) => [rank, waitsFor] as const)));
   }
 
   /** Reports who waits for whom now. */
@@ -323,6 +336,7 @@ export class Supervisor implements FleetListener {
       this.#fail(call.failure, CANCEL_DELAY_MS);
     }
     call.end(rank, outcome);
+    call.sink.rankEnded?.(rank);
     this.#recoverWhenIdle();
   }
 
@@ -422,6 +436,16 @@ export class Supervisor implements FleetListener {
     return failureError(failure, call, this.#fleet.processes.length);
   }
 
+  /** Throws: CONFIG if a walk halts one of the ranks, because the ranks would begin the work only after the walk. */
+  #requireNoWalk(ranks: readonly number[]): void {
+    for (const [rank, call] of this.#running) {
+      if (!ranks.includes(rank) || !isWalked(call)) continue;
+      throw new ConfigError(
+        `a walk halts ${rankNames(call.ranks)} in ${call.title}; end it with await walk.live() before other work on these ranks`,
+      );
+    }
+  }
+
   #assertUsable(): void {
     if (this.#closed) {
       throw new ShardlabError(
@@ -431,4 +455,8 @@ export class Supervisor implements FleetListener {
     }
     if (this.#broken !== undefined) throw this.#broken;
   }
+}
+
+function isWalked({ work }: RankCall): boolean {
+  return 'walks' in work && work.walks === true;
 }

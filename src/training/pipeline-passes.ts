@@ -65,6 +65,9 @@ class PipelinePasses implements ModelPasses {
       engine,
       record,
       observer: {
+        get reached() {
+          return observer.reached;
+        },
         span: (event) => {
           observer.span(event);
           this.#watch?.add(event.name, event.end - event.start);

@@ -5,7 +5,7 @@ export {
   busBandwidth,
   modelSeconds,
 } from './dist/bench-collectives';
-export { findCallSite, NO_SITE } from './dist/call-site';
+export * as callSites from './dist/call-site';
 export { currentWorld, markWorld } from './dist/current-world';
 export { type DeviceMesh, initDeviceMesh } from './dist/device-mesh';
 export { createDist, type Dist } from './dist/facade';

@@ -10,7 +10,7 @@ const WIDER: Readonly<Record<string, number>> = {
   core: 68,
   config: 177,
   engine: 65,
-  wire: 32,
+  wire: 31,
   nn: 62,
   sharding: 69,
   training: 53,

@@ -7,6 +7,9 @@ import { SHARED_WORDS } from './shared-words';
 /** At its exit, the process waits at most this long for the courier to send its remaining messages. */
 const CLOSE_MS = 1000;
 
+/** A halted rank looks for an interrupt after this time. */
+const HALT_MS = 20;
+
 /** A rank that waits for a grant checks again after this time. */
 const GRANT_MS = 5;
 
@@ -51,6 +54,8 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
     ended: (id: number) => Atomics.store(shared, SHARED_WORDS.ended, id),
     /** Whether the running call may run step `index`; waits until the launcher has decided. */
     mayStep: (index: number): boolean => mayStep(shared, index),
+    /** Whether walked work may pass point `index`; waits a while for the launcher's decision. */
+    mayPass: (index: number): boolean => mayPass(shared, index),
     /** Whether work `id` must end. */
     isInterrupted: (id: number): boolean => Atomics.load(shared, SHARED_WORDS.interrupted) === id,
     /** Reports that the main thread has noticed the interrupt of a work. */
@@ -67,4 +72,13 @@ function mayStep(shared: Int32Array, index: number): boolean {
     if (isFinal) return false;
     Atomics.wait(shared, SHARED_WORDS.granted, granted, GRANT_MS);
   }
+}
+
+function mayPass(shared: Int32Array, index: number): boolean {
+  const passes = Atomics.load(shared, SHARED_WORDS.passes);
+  if (index < passes) return true;
+  Atomics.store(shared, SHARED_WORDS.halted, 1);
+  Atomics.wait(shared, SHARED_WORDS.passes, passes, HALT_MS);
+  Atomics.store(shared, SHARED_WORDS.halted, 0);
+  return index < Atomics.load(shared, SHARED_WORDS.passes);
 }

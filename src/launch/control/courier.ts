@@ -8,7 +8,7 @@ import { createSender, now, receiveAll, type Seconds } from '../../core';
 import { ControlBlock, readStatus } from '../../wire';
 import { warnOnStderr } from './folded-lines';
 import type { ControlAddress, CourierData, FromRank, StepGrant, ToCourier, ToMain, ToRank } from './messages';
-import { LOOK_NAME, SHARED_WORDS } from './shared-words';
+import { LOOK_NAME, MANY_PASSES, SHARED_WORDS } from './shared-words';
 import { type Look, type Situation, situationOf } from './situation';
 
 /** A main thread in a collective gets this much time to notice the abort word (in shared memory), even on a busy machine. */
@@ -77,6 +77,7 @@ class Courier {
           since: now(),
         };
         if (message.work.kind === 'steps') this.#grant(message.work.grant);
+        this.#walk(0);
         this.#tell(message);
         break;
       case 'status':
@@ -93,6 +94,9 @@ class Courier {
         break;
       case 'grant':
         this.#grant(message.grant);
+        break;
+      case 'walk':
+        this.#walk(message.passes);
         break;
       case 'batches':
       case 'noBatches':
@@ -115,6 +119,11 @@ class Courier {
     Atomics.notify(this.#shared, SHARED_WORDS.isFinal);
   }
 
+  #walk(passes: number): void {
+    Atomics.store(this.#shared, SHARED_WORDS.passes, Math.min(passes, MANY_PASSES));
+    Atomics.notify(this.#shared, SHARED_WORDS.passes);
+  }
+
   async #answer(id: number, looks: boolean): Promise<void> {
     const { statusBoard, rank } = this.#data;
     const board = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
@@ -122,7 +131,8 @@ class Courier {
     const isBeginning = board.state === 'idle' && this.#runs(this.#work);
     const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
     const look = looks && status.state === 'running' && !this.#isClosing ? await this.#look() : undefined;
-    this.#link.send({ type: 'status', id, status: { ...status, look } });
+    const isHalted = Atomics.load(this.#shared, SHARED_WORDS.halted) === 1;
+    this.#link.send({ type: 'status', id, status: { ...status, look, isHalted } });
   }
 
   async #look(): Promise<Look | undefined> {

@@ -1,5 +1,6 @@
 import type { CellError, MimeBundle } from '../../cell';
-import type { Bytes, ErrorCode, ErrorDetails, Seconds } from '../../core';
+import type { Bytes, ErrorCode, ErrorDetails, Seconds, StepPoint } from '../../core';
+import type { SourcePlace } from '../../figures';
 import type { StepRecord } from '../../ledger';
 import type { ReplicaSum } from '../../sharding';
 import type {
@@ -70,12 +71,17 @@ export interface OwnSources {
 
 /** Work for a rank's main thread. */
 export type RankWork =
-  | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
+  | { readonly kind: 'cell'; readonly js: string; readonly cell: number; readonly walks?: boolean }
   | PutWork
   /** Returns the value of a variable, in the form of [Note: sent values]. */
   | { readonly kind: 'get'; readonly name: string }
   /** Returns the value of a function, as 'get' does; `coded` has its arguments. */
-  | { readonly kind: 'function'; readonly source: string; readonly coded: Uint8Array }
+  | {
+      readonly kind: 'function';
+      readonly source: string;
+      readonly coded: Uint8Array;
+      readonly walks?: boolean;
+    }
   | {
       readonly kind: 'train';
       readonly run: number;
@@ -151,6 +157,8 @@ export type RankWork =
       readonly grant: StepGrant;
       /** Whether ranks return the checksums of their replicas after the last step. */
       readonly comparesReplicas: boolean;
+      /** Whether ranks halt before each point. [Note: walks] in rank/walker.ts */
+      readonly walks?: boolean;
     }
   /** Sets the learning rate of the next step, in all groups of parameters. */
   | { readonly kind: 'rate'; readonly run: number; readonly lr: number }
@@ -208,6 +216,14 @@ export interface CellStep {
   readonly record: StepRecord | null;
 }
 
+/** A point that a walked rank has reached. */
+export interface ReachedPoint {
+  readonly point: StepPoint;
+  /** Bytes on the rank's device, in the order of MEMORY_CAUSES. */
+  readonly bytes: readonly Bytes[];
+  readonly place: SourcePlace | null;
+}
+
 /** The checksums of a rank's replicas after the last step of a call. */
 export interface ComparedReplicas {
   readonly sums: readonly ReplicaSum[];
@@ -244,6 +260,8 @@ export type ToRank =
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
   | { readonly type: 'grant'; readonly grant: StepGrant }
+  /** The number of points that the rank may pass in the walked work; Infinity: it goes on without halts. */
+  | { readonly type: 'walk'; readonly passes: number }
   | { readonly type: 'batches'; readonly id: number; readonly made: BatchesMade }
   | {
       readonly type: 'noBatches';
@@ -262,6 +280,7 @@ export type FromRank =
   | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
   /** The checksums of the replicas that this cell or function trained. */
   | { readonly type: 'replicas'; readonly id: number; readonly sums: readonly ReplicaSum[] }
+  | { readonly type: 'reached'; readonly id: number; readonly reached: ReachedPoint }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
   /** `id` is the number of the question; the answer has the same number. */
   | { readonly type: 'need'; readonly id: number; readonly need: BatchesNeeded }

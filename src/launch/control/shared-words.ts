@@ -14,5 +14,12 @@ export const SHARED_WORDS = {
   /** `granted` is the number of steps that the running call may run; `isFinal` is 1 once this number is final. */
   granted: 4,
   isFinal: 5,
-  length: 6,
+  /** The number of points that walked work may pass, at most MANY_PASSES; [Note: walks]. */
+  passes: 6,
+  /** 1 while the main thread is halted before a point. */
+  halted: 7,
+  length: 8,
 } as const;
+
+/** The value of `passes` with which no work halts. */
+export const MANY_PASSES = 2 ** 31 - 1;

@@ -45,6 +45,8 @@ export interface Situation {
   readonly numPosted?: number | undefined;
   /** undefined: nobody asked, or the main thread did not answer, because it waits for the system or is in native code. */
   readonly look?: Look | undefined;
+  /** Whether a walk halts the rank before a point of its step. */
+  readonly isHalted?: boolean | undefined;
 }
 
 /** Converts the content of a status board. `ranksOf` returns the global ranks of a group. */

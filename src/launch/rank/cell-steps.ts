@@ -2,6 +2,7 @@ import type { Seconds, SpanName, Warn } from '../../core';
 import { Tensor } from '../../core/tf';
 import type { Engine, Pass } from '../../engine';
 import { type EndedStep, explainProcess, type Moment, type Recorder } from '../../ledger';
+import type { OptimizerPlacement } from '../../sharding';
 import type { CellStep } from '../control/messages';
 
 /*
@@ -77,6 +78,14 @@ export class CellSteps {
     this.#parts = parts;
   }
 
+  /** The functions that an optimizer of a cell calls before and after each step. */
+  get ofOptimizer(): Pick<OptimizerPlacement, 'steps' | 'stepped'> {
+    return {
+      steps: () => this.#parts.recorder.reached?.({ name: 'optimizer', module: '' }),
+      stepped: (optimizer, began) => this.updated(optimizer, began),
+    };
+  }
+
   /** Begins a cell or function; `send` gets its steps. */
   begin(send: (step: CellStep) => void): void {
     const { engine, recorder } = this.#parts;
@@ -120,11 +129,6 @@ export class CellSteps {
   /** Notes that an optimizer exists in this rank. */
   optimizes(): void {
     this.#hasOptimizer = true;
-  }
-
-  /** Must be called before an optimizer's step. */
-  updates(): void {
-    this.#parts.recorder.reached?.({ name: 'optimizer', module: '' });
   }
 
   /** Must be called at the end of an optimizer's step; `began` is the time at which this call of step() began. */
@@ -243,7 +247,10 @@ export class CellSteps {
     const loss = meanOf(notes.reported) ?? meanOf(notes.losses);
     const curve = detail === 'curve';
     const process_ = curve ? explainProcess(process.memoryUsage(), engine.memory) : null;
-    const record = detail === 'none' ? null : recorder.recordOf(ended, { loss, curve, process: process_ });
+    // The times of a walked step contain the halts.
+    const isWalked = recorder.reached !== undefined;
+    const record =
+      detail === 'none' || isWalked ? null : recorder.recordOf(ended, { loss, curve, process: process_ });
     const isMinor = kind === 'cell' && record !== null && isOnlyTemporary(record);
     return {
       kind: isMinor ? 'minor' : kind,

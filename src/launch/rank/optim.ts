@@ -99,8 +99,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
         groups,
         warn,
         warnOfMissing: warn,
-        steps: () => steps.updates(),
-        stepped: (optimizer, began) => steps.updated(optimizer, began),
+        ...steps.ofOptimizer,
       });
     };
   const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));

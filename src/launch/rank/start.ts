@@ -11,14 +11,7 @@ import { globalSlot, now, openThreadCpuClock } from '../../core';
 import { Tensor } from '../../core/tf';
 import { createWasmEngine, type Engine } from '../../engine';
 import { Recorder } from '../../ledger';
-import {
-  continueAtParentsEnd,
-  findCallSite,
-  joinWorld,
-  NO_SITE,
-  type PlaneConfig,
-  StatusWriter,
-} from '../../wire';
+import { callSites, continueAtParentsEnd, joinWorld, type PlaneConfig, StatusWriter } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
 import { LOOK_NAME } from '../control/shared-words';
@@ -26,12 +19,14 @@ import type { Look } from '../control/situation';
 import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { rankError } from './error';
+import { PlaceFinder } from './find-place';
 import { CellReplicas } from './replicas';
 import { createRankScope } from './scope';
 import { RANK_SCOPE } from './scope-host';
 import { type RankSetup, SEGMENT_FD } from './setup';
 import { TensorPiles } from './tensor-piles';
 import { RankTraining } from './training';
+import { Walker } from './walker';
 import { WorkInterrupts } from './work-interrupts';
 import { RankWorker } from './worker';
 
@@ -74,7 +69,7 @@ async function buildRank(start: RankStart): Promise<void> {
   const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
   let evaluator: Evaluator | undefined;
   const place = (): string => {
-    const { cell, line, text } = findCallSite(evaluator?.toWritten);
+    const { cell, line, text } = callSites.findCallSite(evaluator?.toWritten);
     return cell === undefined ? text : `cell ${cell}, line ${line}`;
   };
   const limit = memoryLimit === null ? {} : { memoryLimit };
@@ -97,7 +92,8 @@ async function buildRank(start: RankStart): Promise<void> {
     engine,
     observer: recorder,
     statusBoard,
-    callSite: () => (training?.isStepping === true ? NO_SITE : findCallSite(evaluator?.toWritten)),
+    callSite: () =>
+      training?.isStepping === true ? callSites.NO_SITE : callSites.findCallSite(evaluator?.toWritten),
     groupMade: ({ name, ranks }) => courier.knowGroup(name, ranks),
   });
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
@@ -112,10 +108,11 @@ async function buildRank(start: RankStart): Promise<void> {
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
-  training = new RankTraining({ ...world, ...common, recorder, scope, load });
+  const walker = new Walker({ courier, recorder, interrupts, places: new PlaceFinder(evaluator) });
+  training = new RankTraining({ ...world, ...common, recorder, walker, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
-  const watches = { piles, steps, replicas, interrupts };
+  const watches = { piles, steps, replicas, interrupts, walker };
   const parts = { courier, world, evaluator, engine, scope, training, board, ...watches };
   const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);

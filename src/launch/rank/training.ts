@@ -23,6 +23,7 @@ import { comparedReplicas } from './replicas';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 import { traceOnRank } from './trace';
+import type { Walker } from './walker';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
@@ -44,6 +45,7 @@ export interface RankTrainingParts extends Pick<OwnPlace, 'scope' | 'load' | 're
   readonly group: ProcessGroup;
   readonly sweep: World['sweep'];
   readonly warn: Warn;
+  readonly walker: Pick<Walker, 'isWalking' | 'haltedSeconds'>;
 }
 
 /** The options in which the trainers of a rank differ. */
@@ -260,6 +262,10 @@ export class RankTraining {
       process: explainProcess(process.memoryUsage(), memory),
       curve,
     });
+    const { walker } = this.#parts;
+    // The times of a walked step contain the halts.
+    if (walker.isWalking)
+      return { result: { ...result, seconds: result.seconds - walker.haltedSeconds }, record: null };
     return { result, record: { ...record, world: group.size } };
   }
 

@@ -26,6 +26,7 @@ import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
 import { freeNames, missingVariable, requireFree, valueToSend, withVariables } from './variables';
+import type { Walker } from './walker';
 import { interruptedWork, type WorkInterrupts } from './work-interrupts';
 
 /** An interrupted work that is not blocked is terminated after this time, in which `finally` blocks can run. */
@@ -56,6 +57,7 @@ export interface RankWorkerParts {
   readonly steps: CellSteps;
   readonly replicas: CellReplicas;
   readonly interrupts: WorkInterrupts;
+  readonly walker: Walker;
 }
 
 /**
@@ -108,6 +110,7 @@ export class RankWorker {
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';
     const { steps, replicas, courier } = this.#parts;
+    if ('walks' in work && work.walks === true) this.#parts.walker.begin(id);
     const eager = currentEagerTape();
     if (eager !== null) eager.isActive = isRecorded;
     replicas.begin();
@@ -125,8 +128,9 @@ export class RankWorker {
   /** Reports the end of a work once. */
   #report(id: number, outcome: RankOutcome): void {
     if (id !== this.#id || id === this.#reported) return;
-    const { courier, board, engine, interrupts } = this.#parts;
+    const { courier, board, engine, interrupts, walker } = this.#parts;
     interrupts.end();
+    walker.end();
     const damage = engine.damage && describeDamage(engine.damage);
     board.idle();
     courier.ended(id);

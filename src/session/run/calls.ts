@@ -169,7 +169,15 @@ export async function sendRate(
 const STOP_MS = 3000;
 
 /** The kinds of work with which a run can be busy. */
-type Business = 'stepping' | 'comparing' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
+type Business =
+  | 'stepping'
+  | 'walking'
+  | 'comparing'
+  | 'resharding'
+  | 'saving'
+  | 'loading'
+  | 'evaluating'
+  | 'sampling';
 
 /*
  * [Note: lines of calls] An error shows the line of the cell that made the call, because V8 follows a chain of awaits from the
@@ -213,6 +221,9 @@ export class RunTurns {
       throw new ConfigError(
         "a callback cannot train its own run: the run's step waits for the callback; train after run.step or in a loop over run.steps()",
       );
+    }
+    if (before?.business === 'walking' && !this.#isStopping) {
+      throw new ConfigError(`this run halts in a walk; end it with await walk.live() before ${business}`);
     }
     if (before !== undefined && !this.#isStopping) {
       throw new ConfigError(

@@ -1,6 +1,9 @@
+import { placeText } from '../../config';
 import { ConfigError, isWhole, shown } from '../../core';
 import type { Tensor } from '../../core/tf';
+import { firstRanks } from '../../launch';
 import type { FileBatch, StepResult } from '../../training';
+import { Walk, type WalkSink } from '../walk/walk';
 import { Callbacks, type CallbackValue } from './callbacks';
 import { type RunParts, RunTurns, sendRate, withCallLine } from './calls';
 import { hasOwnLoss } from './figures';
@@ -33,6 +36,8 @@ export class RunLoop<R> {
   readonly logs: RunLogs;
   /** Loops of steps that have begun and not ended, including loops whose caller does other work between two steps. */
   readonly #loops = new Set<Pick<TrainingLoop<R>, 'interrupt' | 'stop'>>();
+  /** The newest walk. */
+  #walk: Walk | undefined;
   /** A learning rate that the ranks have not got yet; null if there is none. */
   #rate: number | null = null;
 
@@ -79,6 +84,27 @@ export class RunLoop<R> {
     return this.#iterate(this.#loop('run.steps', numSteps, options));
   }
 
+  /** Walks over the next step: see `Run.walk`. */
+  async walk(): Promise<Walk> {
+    const { history, supervisor } = this.#parts;
+    const { world, config } = history.phase;
+    const title = `${placeText({ config, world })}, step ${history.lastStep + 1}`;
+    const begin = (walk: WalkSink): Promise<void> =>
+      this.take('walking', async () => {
+        const loop = this.#loop('run.walk', 1, {}, walk);
+        this.#loops.add(loop);
+        try {
+          await loop.advance(1);
+        } finally {
+          this.#loops.delete(loop);
+          loop.end();
+        }
+      });
+    const walk = await Walk.begin({ title, ranks: firstRanks(world), supervisor, begin });
+    this.#walk = walk;
+    return walk;
+  }
+
   /** Evaluates the run: see `Run.evaluate`. */
   async evaluate<Name extends string = never, Output = Tensor, Batch = FileBatch>(
     options: EvaluateOptions<Name, Output, Batch> = {},
@@ -93,6 +119,8 @@ export class RunLoop<R> {
   /** Ends the running work after the running step. Returns whether the work ended in time, or 'idle' if there was no work. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     for (const loop of this.#loops) loop.interrupt();
+    // The step of a walk is completed, as a running step is.
+    if (this.#walk?.isOver === false) this.#walk.goOn();
     const { steps } = this.#parts.history;
     const [last] = steps.results(steps.numSteps - 1);
     return this.#turns.stop(() => this.#training.stop(), STOP_STEPS * (last?.seconds ?? 0));
@@ -144,7 +172,12 @@ export class RunLoop<R> {
     }
   }
 
-  #loop(name: 'run.step' | 'run.steps', numSteps: number, options: LoopOptions): TrainingLoop<R> {
+  #loop(
+    name: 'run.step' | 'run.steps' | 'run.walk',
+    numSteps: number,
+    options: LoopOptions,
+    walk?: WalkSink,
+  ): TrainingLoop<R> {
     const isEndless = name === 'run.steps' && numSteps === Number.POSITIVE_INFINITY;
     if (!isEndless && !isWhole(numSteps, 1)) {
       const method = name.slice('run.'.length);
@@ -163,7 +196,7 @@ export class RunLoop<R> {
       hasOwnLoss: hasOwnLoss(history.phase.config),
       evaluations: () => history.evaluations,
     });
-    return new TrainingLoop(this.#home, { name, numSteps, options, progress });
+    return new TrainingLoop(this.#home, { name, numSteps, options, progress, walk });
   }
 
   get #home(): LoopHome<R> {

@@ -34,6 +34,7 @@ import type { CountedRun, CountOptions } from '../plans/count';
 import type { OwnWork } from '../plans/own';
 import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
 import { subjectOfRun } from '../plans/subject';
+import type { Walk } from '../walk/walk';
 import type { RunCallback } from './callbacks';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -215,6 +216,25 @@ export class Run extends StepFigures {
    */
   steps(numSteps = Number.POSITIVE_INFINITY, options: LoopOptions = {}): AsyncGenerator<StepResult, void> {
     return this.#loop.steps(numSteps, options);
+  }
+
+  /**
+   * Begins the next step, whose ranks halt before each of its points: the gather of a unit, its forward, a collective, the update.
+   * `walk.next()` lets each rank pass one point, `walk.until('reduceScatter')` goes on to a point, and `walk.live()` completes the
+   * step. The step's losses equal those of `run.step()`; its times are not recorded. Throws: as `run.step` does; CONFIG for ranks of
+   * PyTorch.
+   * @example
+   * const walk = await run.walk();
+   * await walk.next();
+   * await walk.until('reduceScatter');
+   * await walk.live();
+   */
+  async walk(): Promise<Walk> {
+    if (this.#parts.torch !== undefined)
+      throw new ConfigError(
+        "run.walk() halts ranks of engine wasm, and these are ranks of PyTorch; launch without engine: 'torch'",
+      );
+    return await this.#loop.walk();
   }
 
   /**

@@ -1,7 +1,9 @@
 import { unbroken } from '../../cell';
 import { ShardlabError } from '../../core';
 import { counted } from '../../figures';
+import type { RankStep } from '../../launch';
 import type { StepResult } from '../../training';
+import type { WalkSink } from '../walk/walk';
 import type { Callbacks } from './callbacks';
 import type { RunParts, RunTurns } from './calls';
 import { loadRun, saveRun } from './checkpoints';
@@ -32,6 +34,8 @@ export interface LoopCall {
   readonly numSteps: number;
   readonly options: LoopOptions;
   readonly progress: StepProgress;
+  /** Gets the points of a walked step. */
+  readonly walk?: WalkSink | undefined;
 }
 
 /**
@@ -115,12 +119,14 @@ export class TrainingLoop<R> {
     const { training, parts, logs, sendRate } = this.#home;
     let last: StepResult | undefined;
     await sendRate();
-    await training.step(numSteps, (ranks) => {
+    const { progress, walk } = this.#call;
+    const done = (ranks: readonly RankStep[]): void => {
       last = parts.history.keep(ranks);
       this.#numDone++;
       logs.step(last, ranks);
-      this.#call.progress.show(last);
-    });
+      progress.show(last);
+    };
+    await training.step(numSteps, done, walk);
     if (last === undefined) throw this.#interrupted();
     return last;
   }

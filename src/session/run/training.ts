@@ -3,6 +3,7 @@ import { placeText } from '../../config';
 import { now, ShardlabError } from '../../core';
 import { type ComparedReplicas, FoldedLines, type RankStep, type StepGrant } from '../../launch';
 import type { Redistributed } from '../../training';
+import type { WalkSink } from '../walk/walk';
 import type { RunParts } from './calls';
 import type { RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
@@ -18,10 +19,10 @@ export class RunTraining {
   }
 
   /**
-   * Runs steps; after each step, `done` gets the ranks' reports. Returns after fewer steps if `stop` was called. Throws:
+   * Runs steps; after each step, `done` gets the ranks' reports. With `walk`, the ranks halt before each point. Returns after fewer steps if `stop` was called. Throws:
    * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
-  async step(numSteps: number, done: (ranks: readonly RankStep[]) => void): Promise<void> {
+  async step(numSteps: number, done: (ranks: readonly RankStep[]) => void, walk?: WalkSink): Promise<void> {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
     const lines = new FoldedLines();
@@ -38,10 +39,12 @@ export class RunTraining {
       const [last] = history.steps.results(history.steps.numSteps - 1);
       const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
       const grant = firstGrant(numSteps);
-      const work = { kind: 'steps', run, numSteps, grant, comparesReplicas } as const;
+      const walks = walk !== undefined;
+      const work = { kind: 'steps', run, numSteps, grant, comparesReplicas, walks } as const;
       const sink = {
         begins: () => steps.begin(),
         step: (rank: number, step: RankStep) => steps.receive(rank, step),
+        ...walk,
       };
       const start = now();
       const compared = await calls.on<ComparedReplicas | undefined>(world, work, sink, lines);

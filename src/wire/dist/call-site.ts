@@ -59,14 +59,14 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
  * interrupt may skip `finally`, so that the new hook remains. To do no harm in this case, the new hook formats all other errors
  * as the previous hook does, and the limit of frames is never lowered.
  */
-function frames(): readonly NodeJS.CallSite[] {
+export function frames(): readonly NodeJS.CallSite[] {
   const { prepareStackTrace: previous, stackTraceLimit } = Error;
   const holder: Error = { name: '', message: '' };
   try {
     if (stackTraceLimit < NUM_FRAMES) Error.stackTraceLimit = NUM_FRAMES;
     Error.prepareStackTrace = (error, sites) =>
       error === holder ? sites : (previous ?? plainStack)(error, sites);
-    Error.captureStackTrace(holder, findCallSite);
+    Error.captureStackTrace(holder, frames);
     // `stack` is the result of prepareStackTrace, which here is the list of frames.
     return (holder.stack ?? []) as unknown as readonly NodeJS.CallSite[];
   } finally {
