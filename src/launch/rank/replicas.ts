@@ -31,7 +31,9 @@ export class CellReplicas {
       collective: (event) => observer.collective(event),
       span: (event) => observer.span(event),
       entered: (...event) => observer.entered?.(...event),
-      reached: (point) => observer.reached?.(point),
+      get reached() {
+        return observer.reached;
+      },
       recounted: (live) => observer.recounted?.(live),
       // Parallel code reports lists of parameters.
       replicated: (parameters, ranks) => void this.#trained.set(parameters as readonly Parameter[], ranks),
