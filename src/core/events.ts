@@ -179,6 +179,24 @@ export interface StepPoint {
   readonly pipeline?: Omit<PipelineWork, 'cpu'> | undefined;
 }
 
+/** The values of a point's work, as views that are valid during the call: a list per part of a collective, or per gradient of a unit. */
+export type PointValues = readonly Float32Array[];
+
+/** What a listener does with the work of a point. The code of the work obeys what applies to this work, and ignores the rest. */
+export interface PointAction {
+  /** How often the work is done: 0 leaves it out. Default 1. */
+  readonly times?: 0 | 2 | undefined;
+  /** The collective changes places with the next collective of its group on this rank. */
+  readonly swaps?: boolean | undefined;
+  /** Gets a copy of the values that this rank brings to a collective, and may change the copy. */
+  readonly brings?: ((values: PointValues) => void) | undefined;
+  /** Gets the values that this rank has after the work, and may change them. */
+  readonly got?: ((values: PointValues) => void) | undefined;
+}
+
+/** Is called before a point; what it returns acts on the work of the point. */
+export type PointListener = (point: StepPoint) => PointAction | undefined;
+
 /** The number of a buffer, unique within its process. */
 export type BufferId = number;
 
@@ -195,7 +213,7 @@ export interface Observer {
   /** Reports that a span begins; `span` will report its end. Observers that only need the end omit this method. */
   entered?(name: SpanName, module: string): void;
   /** Is called before the main thread passes a point of a step. Unlike the other methods, it may wait, and throws if it is interrupted. */
-  readonly reached?: ((point: StepPoint) => void) | undefined;
+  readonly reached?: PointListener | undefined;
   /**
    * Reports that these ranks reduced the gradients of parameters that all of them hold, so they will apply equal updates. The
    * same parameters always come in the same list.

@@ -8,6 +8,7 @@ import {
   type MemoryCause,
   now,
   type Observer,
+  type PointListener,
   type Seconds,
   ShardlabError,
   type Space,
@@ -15,6 +16,7 @@ import {
   type Tag,
   type ThreadCpuClock,
 } from '../core';
+import { PointListeners } from './point-listeners';
 import {
   type BytesByCause,
   type MemoryCurve,
@@ -111,8 +113,8 @@ interface HeldBuffer {
 export class Recorder implements Observer {
   readonly rank: number;
   readonly world: number;
-  /** Gets the points that the main thread is about to pass; undefined while nobody walks. */
-  reached: Observer['reached'];
+  /** Those who get the points that the main thread is about to pass. */
+  readonly points = new PointListeners();
   readonly #clock: () => Seconds;
   readonly #cpu: ThreadCpuClock | undefined;
   readonly #table = new OwnerTable();
@@ -218,6 +220,16 @@ export class Recorder implements Observer {
     const [deviceBytes, live] = [this.#deviceBytes, this.#live.slice()];
     this.#start = { step, at: this.#clock(), cpu: this.#cpu?.(), live, deviceBytes };
     this.#peak = { bytes: deviceBytes, numEvents: 0 };
+  }
+
+  /** Undefined while nobody listens. */
+  get reached(): PointListener | undefined {
+    return this.points.reached;
+  }
+
+  /** The number of the open step; 0 if no step is open. */
+  get openStep(): number {
+    return this.#start?.step ?? 0;
   }
 
   /** Number of spans of the open step. */
