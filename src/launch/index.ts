@@ -21,6 +21,7 @@ export type {
   StepGrant,
   ToRank,
 } from './control/messages';
+export * as points from './control/point-text';
 export { firstRanks, parseSelection, type Selection } from './control/selection';
 export { requireSendable } from './control/sendable';
 export { decodeSent, encodeSent } from './control/sent-values';
@@ -54,6 +55,6 @@ export { startRank } from './rank/start';
 export { describeExit, killGroup, type RankExit, type RankProcess } from './rank-process';
 export { sitePackages } from './site-packages';
 export { Supervisor } from './supervisor';
-export { checkOpenFiles, limitBehind } from './system-limits';
+export * as systemLimits from './system-limits';
 export { describeCollective } from './waits';
 export { createWhy, type Why } from './why';

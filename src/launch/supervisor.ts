@@ -205,10 +205,12 @@ export class Supervisor implements FleetListener {
     return this.#desk.ask(alive, ANSWER_MS, looks);
   }
 
-  /** Returns, for each rank that waits in a collective, the ranks that have not called it. */
-  async waits(): Promise<ReadonlyMap<number, readonly number[]>> {
-    const waits = findWaits(await this.statuses());
-    return new Map(waits.flatMap(({ ranks, waitsFor }) => ranks.map((rank) => [rank, waitsFor] as const)));
+  /** Returns the collectives in which ranks wait now, by rank. */
+  async waits(): Promise<ReadonlyMap<number, WaitingIn>> {
+    const situations = await this.statuses();
+    return new Map(
+      [...situations].flatMap(([rank, { waiting }]) => (waiting === undefined ? [] : [[rank, waiting]])),
+    );
   }
 
   /** Reports who waits for whom now. */

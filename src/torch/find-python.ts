@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { ConfigError, findInstallation, installAdvice, ShardlabError } from '../core';
-import { limitBehind } from '../launch';
+import { systemLimits } from '../launch';
 
 /** The oldest PyTorch that the ranks' program supports. */
 export const OLDEST_TORCH = '2.6';
@@ -127,7 +127,7 @@ export function describeTorch(python: string): TorchVersions | string {
     });
     return readTorch(said);
   } catch (error) {
-    const limit = limitBehind(error);
+    const limit = systemLimits.limitBehind(error);
     if (limit !== '')
       throw new ShardlabError('LAUNCH', `${python} could not be started${limit}`, { cause: error });
     // A program that cannot be started has no output.

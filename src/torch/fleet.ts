@@ -4,7 +4,6 @@ import type { ShowProgress } from '../cell';
 import { now, readProcessStat, ShardlabError } from '../core';
 import {
   type Cluster,
-  checkOpenFiles,
   createJobFolder,
   FAREWELL_MS,
   type Fleet,
@@ -13,11 +12,11 @@ import {
   freePort,
   killGroup,
   type LaunchPlan,
-  limitBehind,
   type RankExit,
   type RankProcess,
   removeJobFolder,
   StartReports,
+  systemLimits,
 } from '../launch';
 import { type AgentCommand, agentCommands } from './agents';
 import { openTorchControl, type TorchControl, type TorchListener } from './control';
@@ -36,7 +35,7 @@ export interface TorchPlan extends LaunchPlan {
  * CONFIG if there is no Python with PyTorch, LAUNCH with the ranks' last output. After an error, no process or folder remains.
  */
 export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): Promise<Fleet> {
-  checkOpenFiles(plan.ranks, 'torch');
+  systemLimits.checkOpenFiles(plan.ranks, 'torch');
   const python = findTorch(plan.python);
   const folder = createJobFolder();
   const starting = new StartReports((numReady) => progress(numReady, plan.ranks));
@@ -192,7 +191,7 @@ class Agent {
     await new Promise<void>((resolve, reject) => {
       process.once('spawn', resolve);
       process.once('error', (cause) => {
-        const why = limitBehind(cause) || '; install it, or name another Python or launcher';
+        const why = systemLimits.limitBehind(cause) || '; install it, or name another Python or launcher';
         const text = `${file} could not be started: ${cause.message}${why}`;
         reject(new ShardlabError('LAUNCH', text, { cause }));
       });

@@ -72,6 +72,7 @@ export class CellSteps {
   #spent: Seconds = 0;
   /** One of every `#every` steps gets a record. */
   #every = 1;
+  #isWalked = false;
   #hasWarned = false;
 
   constructor(parts: CellStepsParts) {
@@ -87,8 +88,9 @@ export class CellSteps {
   }
 
   /** Begins a cell or function; `send` gets its steps. */
-  begin(send: (step: CellStep) => void): void {
+  begin(send: (step: CellStep) => void, isWalked = false): void {
     const { engine, recorder } = this.#parts;
+    this.#isWalked = isWalked;
     this.#send = send;
     this.#mark = undefined;
     this.#held = undefined;
@@ -248,9 +250,10 @@ export class CellSteps {
     const curve = detail === 'curve';
     const process_ = curve ? explainProcess(process.memoryUsage(), engine.memory) : null;
     // The times of a walked step contain the halts.
-    const isWalked = recorder.reached !== undefined;
     const record =
-      detail === 'none' || isWalked ? null : recorder.recordOf(ended, { loss, curve, process: process_ });
+      detail === 'none' || this.#isWalked
+        ? null
+        : recorder.recordOf(ended, { loss, curve, process: process_ });
     const isMinor = kind === 'cell' && record !== null && isOnlyTemporary(record);
     return {
       kind: isMinor ? 'minor' : kind,

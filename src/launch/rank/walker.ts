@@ -9,7 +9,7 @@ const PHASES: ReadonlySet<StepPoint['name']> = new Set(['forward', 'backward', '
 
 export interface WalkerParts {
   readonly courier: Pick<CourierHandle, 'send' | 'mayPass'>;
-  readonly recorder: Pick<Recorder, 'reached' | 'liveBytes'>;
+  readonly recorder: Pick<Recorder, 'points' | 'liveBytes'>;
   readonly interrupts: Interrupts;
   readonly places: PlaceFinder;
 }
@@ -19,7 +19,7 @@ export interface WalkerParts {
  *
  * [Note: walks] The launcher counts, for each rank, the points that the rank may pass; the courier writes this number into memory that it
  * shares with the main thread, as it does for grants. A halted main thread does nothing else, but its comm thread goes on, so a
- * collective that was posted before still ends. While nobody walks, `recorder.reached` is undefined, and points cost nothing.
+ * collective that was posted before still ends. While nobody listens to points, they cost nothing.
  */
 export class Walker {
   readonly #parts: WalkerParts;
@@ -27,6 +27,8 @@ export class Walker {
   #numReached = 0;
   #lastPhase = '';
   #haltedSeconds: Seconds = 0;
+  /** Ends the listening to points. */
+  #forget: () => void = () => undefined;
 
   constructor(parts: WalkerParts) {
     this.#parts = parts;
@@ -48,17 +50,18 @@ export class Walker {
     this.#numReached = 0;
     this.#lastPhase = '';
     this.#haltedSeconds = 0;
-    this.#parts.recorder.reached = (point) => this.#reach(point);
+    this.#forget = this.#parts.recorder.points.add((point) => this.#reach(point));
   }
 
   /** Ends the walk; has no effect if the work is not walked. */
   end(): void {
     this.#id = 0;
-    this.#parts.recorder.reached = undefined;
+    this.#forget();
+    this.#forget = () => undefined;
   }
 
-  #reach(point: StepPoint): void {
-    if (this.#isAgain(point)) return;
+  #reach(point: StepPoint): undefined {
+    if (this.#isAgain(point)) return undefined;
     const { courier, recorder, interrupts, places } = this.#parts;
     const live = recorder.liveBytes();
     const bytes: Bytes[] = MEMORY_CAUSES.map((cause) => live[cause]);
@@ -70,6 +73,7 @@ export class Walker {
     } finally {
       this.#haltedSeconds += now() - start;
     }
+    return undefined;
   }
 
   /** Whether the point names the phase that has just begun: a cell's pass and its root unit, or a region and its unit. */

@@ -114,7 +114,8 @@ export class RankWorker {
     const eager = currentEagerTape();
     if (eager !== null) eager.isActive = isRecorded;
     replicas.begin();
-    if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }));
+    const { isWalking } = this.#parts.walker;
+    if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }), isWalking);
     const outcome = await this.#outcome(work);
     const sums = outcome.ok && isRecorded ? replicas.sums() : [];
     if (sums.length > 0) courier.send({ type: 'replicas', id, sums });

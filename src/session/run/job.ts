@@ -25,12 +25,13 @@ import { requireLanguage, torchRunOf } from '../../torch';
 import type { FileBatch } from '../../training';
 import type { Link } from '../../wire';
 import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
+import type { Walk } from '../walk/walk';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { showHangs } from './hang-note';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
 import { checkInit } from './pretrained';
-import { RankSelection } from './rank-selection';
+import { type RankFunction, RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
 import { Run } from './run';
@@ -144,6 +145,21 @@ export class Job extends StepFigures {
     await this.#recordings.during(ranks, work, (steps) =>
       this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
     );
+  }
+
+  /**
+   * Runs a function or, given its number, an earlier %%ranks cell in all ranks, which halt before each point; see `run.walk` and
+   * `job.on().walk`.
+   * @example
+   * const walk = await job.walk(({ tf, dist }) => dist.allReduce(tf.ones([4])).dispose());
+   * await walk.next();
+   * await walk.live();
+   */
+  walk<Args extends readonly unknown[]>(
+    work: RankFunction<Args, unknown> | number,
+    ...args: Args
+  ): Promise<Walk> {
+    return this.on('all').walk(work, ...args);
   }
 
   /** Declares variables in all ranks, as `job.on('all').put` does. */

@@ -1,6 +1,7 @@
 import { currentDisplay } from '../../cell';
-import { ConfigError, shown } from '../../core';
+import { ConfigError, rankNames, shown } from '../../core';
 import {
+  type CallSink,
   createLiveOutput,
   createPlainOutput,
   decodeSent,
@@ -15,7 +16,8 @@ import {
   type VariableNamed,
 } from '../../launch';
 import { encodeValues, requireLanguage } from '../../torch';
-import type { Recordings } from './records';
+import { Walk } from '../walk/walk';
+import type { RecordedWork, Recordings } from './records';
 
 /**
  * A function that runs in ranks. It is sent as source code. It sees its arguments, the scope of a rank's cell and the
@@ -57,19 +59,43 @@ export class RankSelection {
     work: RankFunction<Args, Value>,
     ...args: Args
   ): Promise<Awaited<Value>[]> {
-    if (typeof work !== 'function') {
-      throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${shown(work)}`);
-    }
     requireLanguage(this.#engine, 'JavaScript', 'run(function)');
-    const named = args.map((arg, i) => [`argument ${i + 1}`, arg]);
-    const coded = encodeSent(Object.fromEntries(named), 'job.on().run');
+    const values = await this.#perform(shippedFunction(work, args));
+    return values.map(decodedValue) as Awaited<Value>[]; // structured clone keeps the type
+  }
+
+  /**
+   * Runs a function in each of these ranks, which halt before each point of a step: a forward, a collective, an update; see
+   * `run.walk`. A number in place of the function is the number of an earlier %%ranks cell, which runs again. Throws: as `run` does;
+   * CONFIG for a cell that has not run in these ranks.
+   * @example
+   * const walk = await job.walk(({ tf, dist }) => dist.allReduce(tf.ones([4])).dispose());
+   * await walk.next();
+   */
+  async walk<Args extends readonly unknown[]>(
+    work: RankFunction<Args, unknown> | number,
+    ...args: Args
+  ): Promise<Walk> {
+    requireLanguage(this.#engine, 'JavaScript', 'walk(function)');
+    const { ranks } = this;
+    const walked = typeof work === 'number' ? this.#recordings.cellAgain(work) : shippedFunction(work, args);
+    const what = typeof work === 'number' ? `cell ${work}` : 'a function';
+    return await Walk.begin({
+      title: `${what} on ${rankNames(ranks)}`,
+      step: 1,
+      ranks,
+      supervisor: this.#supervisor,
+      begin: (sink) => this.#perform({ ...walked, walks: true }, sink),
+    });
+  }
+
+  /** Does work that is recorded, and shows what the ranks print. */
+  async #perform(work: RecordedWork, sink: CallSink = {}): Promise<unknown[]> {
     const live = liveOutput();
     try {
-      const shipped = { kind: 'function', source: String(work), coded } as const;
-      const values = await this.#recordings.during(this.ranks, shipped, (steps) =>
-        this.#supervisor.run(this.ranks, shipped, { ...steps, output: (event) => live.add(event) }),
+      return await this.#recordings.during(this.ranks, work, (steps) =>
+        this.#supervisor.run(this.ranks, work, { ...steps, ...sink, output: (event) => live.add(event) }),
       );
-      return values.map(decodedValue) as Awaited<Value>[]; // structured clone keeps the type
     } finally {
       live.finish();
     }
@@ -88,15 +114,7 @@ export class RankSelection {
     }
     requireVariables(values, 'job.on().python');
     const coded = encodeValues(values, 'job.on().python');
-    const live = liveOutput();
-    try {
-      const work = { kind: 'python', source, cell: undefined, coded } as const;
-      return await this.#recordings.during(this.ranks, work, (steps) =>
-        this.#supervisor.run(this.ranks, work, { ...steps, output: (event) => live.add(event) }),
-      );
-    } finally {
-      live.finish();
-    }
+    return await this.#perform({ kind: 'python', source, cell: undefined, coded });
   }
 
   /**
@@ -133,6 +151,19 @@ export class RankSelection {
   async measure<Value>(measurement: Measurement): Promise<Value[]> {
     return (await this.#supervisor.run(this.ranks, { kind: 'measure', measurement }, {})) as Value[];
   }
+}
+
+/** Returns the work of a function. Throws: CONFIG unless it is a function, and for arguments that cannot be sent. */
+function shippedFunction(work: unknown, args: readonly unknown[]): RecordedWork & { kind: 'function' } {
+  if (typeof work !== 'function') {
+    throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${shown(work)}`);
+  }
+  const named = args.map((arg, i) => [`argument ${i + 1}`, arg]);
+  return {
+    kind: 'function',
+    source: String(work),
+    coded: encodeSent(Object.fromEntries(named), 'job.on().run'),
+  };
 }
 
 function liveOutput() {

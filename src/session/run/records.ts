@@ -187,14 +187,19 @@ export class Recording extends StepFigures {
   }
 }
 
-/** Work whose steps are recorded. */
-type RecordedWork = Extract<RankWork, { kind: 'cell' | 'function' | 'python' }>;
+/** Work whose steps are recorded; steps of a walk are not, because their times contain the halts. */
+export type RecordedWork = Extract<RankWork, { kind: 'cell' | 'function' | 'python' }>;
+
+/** The number of cells that a walk can run again. */
+const MOST_CELLS = 32;
 
 /** The recordings of a job. */
 export class Recordings {
   readonly #folder: string;
   readonly #home: RecordingHome;
   readonly #named = new Map<string, Recording>();
+  /** The newest cells, which a walk can run again. */
+  readonly #cells = new Map<number, RecordedWork & { kind: 'cell' }>();
   #numMade = 0;
   #current: Recording;
 
@@ -232,7 +237,11 @@ export class Recordings {
   ): Promise<T> {
     const recording = this.#current;
     const title = titleOf(work);
-    const steps = new StepsOfCall(ranks, (done) => recording.add(done, title, codeOf(work)));
+    if (work.kind === 'cell') this.#remember(work);
+    const isWalked = work.kind !== 'python' && work.walks === true;
+    const steps = new StepsOfCall(ranks, (done) => {
+      if (!isWalked) recording.add(done, title, codeOf(work));
+    });
     try {
       const sums = new Map<number, readonly ReplicaSum[]>();
       const value = await call({
@@ -244,6 +253,22 @@ export class Recordings {
     } finally {
       steps.end();
     }
+  }
+
+  /** Returns the work of an earlier cell. Throws: CONFIG if no such cell has run, or if many cells have run since. */
+  cellAgain(cell: number): RecordedWork & { kind: 'cell' } {
+    const work = this.#cells.get(cell);
+    if (work !== undefined) return work;
+    const known = [...this.#cells.keys()];
+    throw new ConfigError(
+      `no %%ranks cell ${shown(cell)} has run in this job's ranks; ${known.length === 0 ? 'none has run' : `the last ones are ${known.join(', ')}`}`,
+    );
+  }
+
+  #remember(work: RecordedWork & { kind: 'cell' }): void {
+    this.#cells.set(work.cell, work);
+    const [oldest] = this.#cells.keys();
+    if (this.#cells.size > MOST_CELLS && oldest !== undefined) this.#cells.delete(oldest);
   }
 
   #make(name: string): Recording {

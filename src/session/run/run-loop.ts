@@ -88,7 +88,8 @@ export class RunLoop<R> {
   async walk(): Promise<Walk> {
     const { history, supervisor } = this.#parts;
     const { world, config } = history.phase;
-    const title = `${placeText({ config, world })}, step ${history.lastStep + 1}`;
+    const step = history.lastStep + 1;
+    const title = `${placeText({ config, world })}, step ${step}`;
     const begin = (walk: WalkSink): Promise<void> =>
       this.take('walking', async () => {
         const loop = this.#loop('run.walk', 1, {}, walk);
@@ -100,7 +101,7 @@ export class RunLoop<R> {
           loop.end();
         }
       });
-    const walk = await Walk.begin({ title, ranks: firstRanks(world), supervisor, begin });
+    const walk = await Walk.begin({ title, step, ranks: firstRanks(world), supervisor, begin });
     this.#walk = walk;
     return walk;
   }

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { ConfigError, DISPLAY, type DisplayBundle, isWhole, shown } from '../../core';
-import type { WalkPosition, WalkRecord } from '../../figures';
-import type { CallSink, Supervisor } from '../../launch';
-import { WalkedPoints } from './walked-points';
+import { describePosition, type Table, type WalkPosition, type WalkRecord } from '../../figures';
+import { type CallSink, points, type Supervisor } from '../../launch';
+import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 
 /** Ranks that neither halt nor end are asked this often whether they wait for ranks that halt. */
 const LOOK_MS = 5;
@@ -14,6 +15,8 @@ export type WalkSink = Required<Pick<CallSink, 'reached' | 'rankEnded'>>;
 export interface WalkedWork {
   /** The run or the cell, and the step. */
   readonly title: string;
+  /** The number of the step, from 1. */
+  readonly step: number;
   readonly ranks: readonly number[];
   readonly supervisor: Pick<Supervisor, 'pass' | 'waits'>;
   /** Does the work; its ranks halt before each point. */
@@ -41,6 +44,8 @@ export class Walk {
   #outcome: Outcome | undefined;
   #done: Promise<void> = Promise.resolve();
   #isMoving = false;
+  /** What the display says besides. */
+  #note = '';
   #notify: () => void = () => undefined;
 
   private constructor(work: WalkedWork) {
@@ -80,6 +85,31 @@ export class Walk {
     return this;
   }
 
+  /**
+   * Goes on until a rank halts before a point that `text` names: 'reduceScatter', 'forward layer 2', 'send microbatch 1'. If there is
+   * no such point, the step is completed, and the walk's display says so. Throws: CONFIG for a text that names no point, and as
+   * `next` does.
+   * @example
+   * const walk = await run.walk();
+   * await walk.until('reduceScatter layer 1');
+   */
+  async until(text: string): Promise<this> {
+    const matches = points.pointMatcher(text);
+    await this.#alone(`walk.until(${shown(text)})`, async () => {
+      while (!this.isOver) {
+        const before = this.#walked.numReached;
+        await this.#round();
+        const isNew = (i: number): boolean => (this.#walked.numReached[i] ?? 0) > (before[i] ?? 0);
+        const found = this.#walked.newest.some(
+          (newest, i) => newest !== undefined && isNew(i) && matches(newest.point, this.#work.step),
+        );
+        if (found) return;
+      }
+      this.#note = `the step ended without the point '${text}'`;
+    });
+    return this;
+  }
+
   /** Lets all ranks go on without halts, and returns when the work has ended. Throws: errors of the work. */
   async live(): Promise<this> {
     this.goOn();
@@ -109,8 +139,28 @@ export class Walk {
     return () => this.#listeners.delete(listener);
   }
 
+  /** The points that ranks have reached so far, rank by rank, with the bytes on the rank's device before each. */
+  get points(): Table {
+    return pointsTable(this.record(), this.#work.ranks);
+  }
+
   [DISPLAY](): DisplayBundle {
-    return { 'text/plain': JSON.stringify(this.#walked.positions) };
+    return { 'text/plain': this.#text() };
+  }
+
+  /** Returns the text that Node shows for the walk. */
+  [inspect.custom](): string {
+    return this.#text();
+  }
+
+  #text(): string {
+    const { newest, positions, numRounds } = this.#walked;
+    const lines = this.#work.ranks.map((rank, i) => {
+      const position = positions[i];
+      return position === undefined ? [] : describePosition(rank, position, newest[i]);
+    });
+    const note = this.#note === '' ? [] : this.#note;
+    return [`${this.#work.title}, after round ${numRounds}`, lines, note].flat(2).join('\n');
   }
 
   #start(): void {
@@ -148,7 +198,7 @@ export class Walk {
 
   /** Waits for the end of the round. [Note: rounds] */
   async #settle(): Promise<void> {
-    let waits: ReadonlyMap<number, readonly number[]> = new Map();
+    let waits: ReadonlyMap<number, Waiting> = new Map();
     for (;;) {
       if (this.#hasEnded.every((hasEnded) => hasEnded)) await this.#done;
       const positions = this.#positions(waits);
@@ -158,28 +208,24 @@ export class Walk {
         return;
       }
       await this.#next();
-      // Ranks that halt now stay so, and what the others wait for is asked afterwards.
-      const halted = this.#halted();
-      const found = await this.#work.supervisor.waits();
-      waits = new Map(
-        [...found].map(([rank, others]) => [
-          rank,
-          others.filter((other) => this.#stands(other, halted, found)),
-        ]),
-      );
+      waits = await this.#work.supervisor.waits();
     }
   }
 
-  /** Whether a rank halts, or waits for one that does. */
-  #stands(
+  /** Returns the ranks for which a rank waits and which cannot go on by themselves: they halt, or wait for such ranks. */
+  #waitsFor(
     rank: number,
-    halted: readonly boolean[],
-    waits: ReadonlyMap<number, readonly number[]>,
+    waits: ReadonlyMap<number, Waiting>,
     path: readonly number[] = [],
-  ): boolean {
-    if (path.includes(rank)) return false;
-    if (halted[this.#work.ranks.indexOf(rank)] === true) return true;
-    return (waits.get(rank) ?? []).some((other) => this.#stands(other, halted, waits, [...path, rank]));
+  ): readonly number[] {
+    const waiting = waits.get(rank);
+    if (waiting === undefined || path.includes(rank)) return [];
+    const halted = this.#halted();
+    return waiting.ranks.filter((other) => {
+      const i = this.#work.ranks.indexOf(other);
+      if (i < 0 || other === rank || this.#walked.hasCalled(i, waiting, halted[i] === true)) return false;
+      return halted[i] === true || this.#waitsFor(other, waits, [...path, rank]).length > 0;
+    });
   }
 
   /** Whether each rank halts before a point. */
@@ -190,12 +236,12 @@ export class Walk {
   }
 
   /** Returns where each rank stands; undefined for a rank that moves. */
-  #positions(waits: ReadonlyMap<number, readonly number[]>): (WalkPosition | undefined)[] {
+  #positions(waits: ReadonlyMap<number, Waiting>): (WalkPosition | undefined)[] {
     const halted = this.#halted();
     return this.#work.ranks.map((rank, i) => {
       if (this.#hasEnded[i] === true) return this.#position(i, 'ended');
       if (halted[i] === true) return this.#position(i, 'halted');
-      const waitsFor = waits.get(rank) ?? [];
+      const waitsFor = this.#waitsFor(rank, waits);
       return waitsFor.length === 0 ? undefined : this.#position(i, 'waiting', waitsFor);
     });
   }
