@@ -143,7 +143,10 @@ export class CellRunner {
     if (!result.ok) return { ok: false, error: result.error };
     if (result.value === undefined) return { ok: true, result: undefined };
     try {
-      return { ok: true, result: toWireBundle(await toMimeBundle(result.value)) };
+      const bundle = await toMimeBundle(result.value);
+      // A value that shows itself (a live player) returns an empty bundle.
+      const isShown = Object.keys(bundle).length === 0;
+      return { ok: true, result: isShown ? undefined : toWireBundle(bundle) };
     } catch (thrown) {
       return { ok: false, error: this.#evaluator.describe(thrown, name) };
     }

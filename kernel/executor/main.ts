@@ -8,6 +8,7 @@ import {
   clearUnbroken,
   createEvaluator,
   markUnbroken,
+  registerComms,
   registerDisplay,
   unbroken,
   watchStrayErrors,
@@ -93,6 +94,7 @@ async function main(settings: ExecutorSettings): Promise<void> {
   const runner = new CellRunner(evaluator, channel, timers);
   captureConsole(channel.write);
   registerDisplay(channel.sink);
+  registerComms(comms);
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
   await startGuardian(() => {

@@ -81,7 +81,10 @@ function withBundle(
     show(encodeBinary({ ...value }));
     return Promise.resolve();
   }
-  return toMimeBundle(value).then(show);
+  return toMimeBundle(value).then((bundle) => {
+    // A value that shows itself (a live player) returns an empty bundle.
+    if (Object.keys(bundle).length > 0) show(bundle);
+  });
 }
 
 interface TslabMessage {

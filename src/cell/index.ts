@@ -41,3 +41,4 @@ export {
   adviceOnTypeError,
 } from './torch-habits';
 export { clearUnbroken, isUnbroken, markUnbroken, unbroken } from './unbroken';
+export { registerComms } from './widget';

@@ -25,7 +25,6 @@ export type { PlanComparison } from './plans/compare-plans';
 export { planFigures } from './plans/plan-figures';
 export type { PlanMemoryOptions } from './plans/plan-memory';
 export * as planTexts from './plans/plan-texts';
-export { planNotes, planTitle, readingNotes } from './plans/plan-texts';
 export * as reproducedTables from './plans/reproduced-table';
 export type { ScalingPoint, ScalingView } from './plans/scaling-curve';
 export type { WhatIfSetting } from './plans/what-if';
