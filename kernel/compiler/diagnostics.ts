@@ -1,15 +1,11 @@
 import ts from 'typescript';
 import {
-  adviceOnKey,
-  adviceOnMember,
-  adviceOnName,
-  adviceOnOperator,
-  adviceOnType,
   type CellError,
   type PythonPlace,
   pythonLine,
   pythonName,
   pythonSentence,
+  torchHabits,
 } from '../../src/cell';
 
 /** The largest number of messages that are shown for one cell. */
@@ -150,11 +146,12 @@ function advice(
   const after = cell.source.slice(start + length);
   const message = ts.flattenDiagnosticMessageText(messageText, '\n');
   if (UNKNOWN_MEMBERS.includes(code))
-    return [...said, sentence(adviceOnMember(name, message, after)) ?? []].flat();
-  if (UNKNOWN_KEYS.includes(code)) return [...said, sentence(adviceOnKey(name, message)) ?? []].flat();
-  if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
+    return [...said, sentence(torchHabits.adviceOnMember(name, message, after)) ?? []].flat();
+  if (UNKNOWN_KEYS.includes(code))
+    return [...said, sentence(torchHabits.adviceOnKey(name, message)) ?? []].flat();
+  if (WRONG_TYPES.includes(code)) return [...said, sentence(torchHabits.adviceOnType(message)) ?? []].flat();
   if (WRONG_OPERANDS.includes(code)) {
-    const habit = adviceOnOperator(message, cell.source.slice(0, start), after);
+    const habit = torchHabits.adviceOnOperator(message, cell.source.slice(0, start), after);
     return [...said, sentence(habit) ?? []].flat();
   }
   if (code === USED_BEFORE_DECLARATION && cell.wasDeclared(name))
@@ -164,7 +161,7 @@ function advice(
   if (code === ASSIGNED_CONSTANT && cell.wasDeclared(name))
     return [`A later cell may declare a name again: write const ${name} = ….`];
   if (!UNKNOWN_NAMES.includes(code)) return said;
-  const habit = adviceOnName(name, cell.source.slice(0, start), after);
+  const habit = torchHabits.adviceOnName(name, cell.source.slice(0, start), after);
   return [...said, cell.adviceFor(name) ?? sentence(habit) ?? []].flat();
 }
 

@@ -32,13 +32,6 @@ export {
 export { type PythonPlace, pythonLine, pythonName, pythonSentence } from './python-habits';
 export { nameInCells, SHARED_NAMES } from './shared-names';
 export { type StrayError, watchStrayErrors, writeExitCall } from './stray-errors';
-export {
-  adviceOnKey,
-  adviceOnMember,
-  adviceOnName,
-  adviceOnOperator,
-  adviceOnType,
-  adviceOnTypeError,
-} from './torch-habits';
+export * as torchHabits from './torch-habits';
 export { clearUnbroken, isUnbroken, markUnbroken, unbroken } from './unbroken';
-export { registerComms } from './widget';
+export { openWidget, registerComms } from './widget';

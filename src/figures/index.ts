@@ -28,6 +28,7 @@ export * as planTexts from './plans/plan-texts';
 export * as reproducedTables from './plans/reproduced-table';
 export type { ScalingPoint, ScalingView } from './plans/scaling-curve';
 export type { WhatIfSetting } from './plans/what-if';
+export { livePlayer } from './player/live-player';
 export { describePoint, describePosition } from './player/point-words';
 export type { SourcePlace, WalkedPoint, WalkPosition, WalkRecord } from './player/walk-record';
 export { type Numbers, type PlotOptions, type Plottable, plotNumbers } from './plot-numbers';

@@ -8,11 +8,11 @@ import type { WalkRecord } from './walk-record';
 export interface LiveWalk {
   record(): WalkRecord;
   /** Lets each rank pass one point. */
-  next(): Promise<void>;
+  next(): Promise<unknown>;
   /** Lets the ranks pass points up to one that has this name. */
-  until(text: string): Promise<void>;
+  until(text: string): Promise<unknown>;
   /** Lets the ranks run without halts, which ends the walk. */
-  live(): Promise<void>;
+  live(): Promise<unknown>;
   /** Calls the listener when the record has changed; the returned function ends this. */
   onChange(listener: () => void): () => void;
   /** Whether the walk has ended. Default: whether all ranks have reached all their points. */

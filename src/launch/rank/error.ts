@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { adviceOnTypeError, type CellError, readableThrown, toPlainText } from '../../cell';
+import { type CellError, readableThrown, toPlainText, torchHabits } from '../../cell';
 import { ShardlabError } from '../../core';
 import type { RankError } from '../control/messages';
 
@@ -22,7 +22,7 @@ export function rankError(value: unknown, placed?: CellError): RankError {
 
 /** Returns what to do about a function or variable that does not exist. */
 function adviceOn(thrown: unknown): string | undefined {
-  if (thrown instanceof TypeError) return adviceOnTypeError(thrown.message);
+  if (thrown instanceof TypeError) return torchHabits.adviceOnTypeError(thrown.message);
   if (!(thrown instanceof ReferenceError) || !thrown.message.endsWith(' is not defined')) return undefined;
   return (
     'No cell has declared it in these ranks: rerun the cell with the declaration. Perhaps that cell failed before it reached the declaration, ' +

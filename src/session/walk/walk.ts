@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
+import { currentDisplay, openWidget, replacingDisplay } from '../../cell';
 import { ConfigError, DISPLAY, type DisplayBundle, isWhole, shown } from '../../core';
-import { describePosition, type Table, type WalkPosition, type WalkRecord } from '../../figures';
+import { describePosition, livePlayer, type Table, type WalkPosition, type WalkRecord } from '../../figures';
 import { type CallSink, points, type Supervisor } from '../../launch';
 import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 
@@ -145,7 +146,8 @@ export class Walk {
   }
 
   [DISPLAY](): DisplayBundle {
-    return { 'text/plain': this.#text() };
+    const sink = currentDisplay();
+    return livePlayer(this, { openWidget, replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk') });
   }
 
   /** Returns the text that Node shows for the walk. */
