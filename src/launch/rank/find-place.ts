@@ -13,6 +13,9 @@ const SENT = /^job\./;
 /** Code that decides what a step does, without the code that only reports it or calls modules. */
 const DECIDING = /^(sharding|training|nn)\/(?!run-as-unit|stopwatch|callable|module)/;
 
+/** A call of an imported function, as the compiler writes it. */
+const IMPORTED = /\(0, \w+\.(\w+)\)/g;
+
 /** A line in a file, a cell or a function. */
 interface CodeLine {
   readonly name: string;
@@ -81,6 +84,6 @@ export class PlaceFinder {
     if (SENT.test(name)) return undefined;
     const known = this.#files.get(name) ?? readFileSync(join(LIBRARY, name), 'utf8').split('\n');
     this.#files.set(name, known);
-    return known[line - 1];
+    return known[line - 1]?.replace(IMPORTED, '$1');
   }
 }
