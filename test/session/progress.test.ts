@@ -18,6 +18,7 @@ test("a summary's tokens per second are those of its time per step", () => {
 
 test('in the line of running and of finished steps, the speed is that of the time beside it', () => {
   const texts: string[] = [];
+  let line: string | undefined;
   const keep = ({ 'text/plain': text }: Readonly<Record<string, unknown>>): void =>
     void texts.push(String(text));
   const unregister = registerDisplay({
@@ -26,12 +27,17 @@ test('in the line of running and of finished steps, the speed is that of the tim
     clear: () => undefined,
   });
   try {
-    const progress = createProgress({ numSteps: 6, hasOwnLoss: false, evaluations: () => [] });
-    for (const result of results) progress.show(result);
-    progress.finish();
+    for (const keepsCurve of [false, true]) {
+      const progress = createProgress({ numSteps: 6, hasOwnLoss: false, keepsCurve, evaluations: () => [] });
+      for (const result of results) progress.show(result);
+      progress.finish();
+      if (!keepsCurve) line = texts.at(-1);
+    }
   } finally {
     unregister();
   }
   assert.match(texts[0] ?? '', /^step 1\/6 {2}loss 5\.0000 {2}100 tokens\/s {2}1000\.0 ms/);
+  // Only a curve that is kept follows the line.
+  assert.match(line ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms$/);
   assert.match(texts.at(-1) ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms\n/);
 });

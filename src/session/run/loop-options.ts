@@ -26,6 +26,8 @@ export interface LoopOptions {
   readonly earlyStoppingPatience?: number | undefined;
   /** A loss counts as a new least loss only if it is below the old least loss by more than this number. Default 0. */
   readonly earlyStoppingThreshold?: number | undefined;
+  /** Whether the curve of the loss stays below the cell when the steps have ended; otherwise one line stays. Default false. */
+  readonly curve?: boolean | undefined;
 }
 
 const OPTIONS = {
@@ -36,6 +38,7 @@ const OPTIONS = {
   loadBestModelAtEnd: flagSchema,
   earlyStoppingPatience: countSchema,
   earlyStoppingThreshold: atLeast0Schema,
+  curve: flagSchema,
 } satisfies ShapeOf<LoopOptions>;
 
 /** Options that have no effect if another option is missing. */

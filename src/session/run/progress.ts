@@ -28,6 +28,8 @@ export interface ProgressOptions {
   /** null if the number of steps is not known in advance. */
   readonly numSteps: number | null;
   readonly hasOwnLoss: boolean;
+  /** Whether the curve stays when the steps have ended. */
+  readonly keepsCurve: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
 }
 
@@ -70,8 +72,8 @@ export function createProgress(options: ProgressOptions) {
       },
     } satisfies ProgressPlace,
     /**
-     * Shows the final state: the whole figure in the form that documents without plotly need, with the speed of all
-     * steps. `note` says why the steps ended.
+     * Shows the final state: one line with the speed of all steps, and, if it is kept, the curve in the form that documents without
+     * plotly need. `note` says why the steps ended.
      */
     finish(note: string | null = null): void {
       const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
@@ -140,7 +142,7 @@ function pictureOf(state: State): string {
 
 function finalBundle(state: State, note: string | null): MimeBundle {
   const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
-  if (state.losses.length < LEAST_POINTS) return { 'text/plain': text };
+  if (!state.keepsCurve || state.losses.length < LEAST_POINTS) return { 'text/plain': text };
   const curve = curveOf(state);
   const bundle = (note === null ? curve : curve.withNote(ink.escapeHtml(note)))[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };

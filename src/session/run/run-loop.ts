@@ -195,6 +195,7 @@ export class RunLoop<R> {
     const progress = this.#places.of({
       numSteps: isEndless ? null : numSteps,
       hasOwnLoss: hasOwnLoss(history.phase.config),
+      keepsCurve: options.curve === true,
       evaluations: () => history.evaluations,
     });
     return new TrainingLoop(this.#home, { name, numSteps, options, progress, walk });
