@@ -1,64 +1,23 @@
-// The player of a walk in a page. player.ts writes this file unchanged into outputs of notebooks, and widgets load it as the code
-// of an anywidget; so the file is JavaScript without imports. All words and colours come in the view (player-view.ts).
+// The player of a walk in a page. player.ts joins this file and page-parts.mjs to one module, which outputs of notebooks contain and
+// which widgets load as the code of an anywidget; so the files are JavaScript that runs unchanged. All words and colours come in the view (player-view.ts).
 
 // `live` is what a player knows of ranks that still walk: { isLive, isBusy, error, names } (LiveState in live-player.ts).
+
+import { button, icon, inUnit, make, swatches, wholeState } from './page-parts.mjs';
 
 /** The text of page.css, which player.ts writes here. */
 const STYLE = '/* style */';
 
-const ICONS = {
-  first: 'M1 1h2v10H1zM11 1v10L4 6z',
-  previous: 'M9 1v10L2 6z',
-  play: 'M2 0v12l10-6z',
-  pause: 'M2 1h3v10H2zM7 1h3v10H7z',
-  next: 'M3 1v10l7-5z',
-  last: 'M9 1h2v10H9zM1 1v10l7-5z',
-};
-
-/** Makes an element with attributes and children; texts are never markup. */
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key === 'class') element.className = value;
-    else if (typeof value === 'boolean') element[key] = value;
-    else element.setAttribute(key, value);
-  }
-  element.append(...children);
-  return element;
-}
-
-function icon(name) {
-  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  svg.setAttribute('viewBox', '0 0 12 12');
-  svg.setAttribute('aria-hidden', 'true');
-  const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-  path.setAttribute('d', ICONS[name]);
-  svg.append(path);
-  return svg;
-}
-
-function button(name, label, act) {
-  const element = make('button', { type: 'button', 'data-does': name, 'aria-label': label, title: label });
-  element.append(name in ICONS ? icon(name) : label);
-  element.addEventListener('click', act);
-  return element;
-}
-
-/** Writes bytes in the unit of the whole walk, as the labels of figures. */
-function inUnit({ scale }, bytes) {
-  const value = bytes / scale.divisor;
-  const size = Math.abs(value);
-  const digits =
-    size >= 1000 || scale.unit === 'B'
-      ? value.toFixed(0)
-      : size >= 0.995
-        ? value.toFixed(1)
-        : `${Number(value.toPrecision(2))}`;
-  return `${value === 0 ? '0' : digits.replace('-', '−')} ${scale.unit}`;
-}
-
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const speeds = [0.5, 1, 2, 4, 8];
+
+/** JupyterLab shall leave keys to a player that has the focus, except with Control, Alt or Meta. Its own listener is on the document. */
+const leaveKeys = (event) => {
+  const host = event.composedPath().find(({ className }) => className === 'shardlab-player');
+  const isOurs = !(event.ctrlKey || event.altKey || event.metaKey);
+  host?.toggleAttribute('data-lm-suppress-shortcuts', isOurs);
+};
+addEventListener('keydown', leaveKeys, true);
 
 /** One player: draws a view into an element, and moves between its rounds. */
 class Player {
@@ -68,7 +27,7 @@ class Player {
     this.live = live ?? { isLive: false, isBusy: false, error: '', names: [] };
     this.send = send;
     this.timer = undefined;
-    this.host = make('div', { 'data-lm-suppress-shortcuts': 'true', class: 'shardlab-player' });
+    this.host = make('div', { class: 'shardlab-player' });
     this.root = this.host.attachShadow({ mode: 'open' });
     this.section = make('section', { class: 'player', tabindex: '0', role: 'group' });
     this.root.append(make('style', {}, STYLE), this.section);
@@ -376,10 +335,10 @@ class Player {
     buttons.next.disabled = isLast && !live.isLive;
     buttons.last.disabled = isLast;
     buttons.play.disabled = view.rounds.length < 2 && !live.isLive;
-    const isPlaying = this.timer !== undefined;
-    buttons.play.replaceChildren(icon(isPlaying ? 'pause' : 'play'));
-    buttons.play.setAttribute('aria-label', isPlaying ? 'pause' : 'play');
-    buttons.play.title = isPlaying ? 'pause' : 'play';
+    const does = this.timer === undefined ? 'play' : 'pause';
+    buttons.play.replaceChildren(icon(does));
+    buttons.play.setAttribute('aria-label', does);
+    buttons.play.title = does;
     this.ranksBar.hidden = !live.isLive && live.error === '';
     for (const request of [...this.requests, this.until]) request.disabled = live.isBusy || !live.isLive;
     this.status.textContent =
@@ -451,22 +410,6 @@ class Player {
     event.stopPropagation();
     act();
   }
-}
-
-function swatches(entries) {
-  return entries.map(({ name, css }) => {
-    const box = make('i');
-    box.style.background = css;
-    return make('span', {}, box, name);
-  });
-}
-
-/** 'whole', 'shard', or '' if no point of the walk unshards or reshards the module. */
-function wholeState({ whole }, rank, row, position) {
-  const ranges = whole?.[rank].filter((range) => range.row === row) ?? [];
-  if (ranges.length === 0 || position === undefined) return '';
-  const passed = position.state === 'ended' ? position.numReached : Math.max(0, position.numReached - 1);
-  return ranges.some(({ from, to }) => from <= passed && passed < to) ? 'whole' : 'shard';
 }
 
 /** Starts the players with this id in the page that no script has started yet. */

@@ -79,11 +79,15 @@ export function roundTable(record: WalkRecord, options: PlayerOptions = {}): Tab
  * indentation of its files.
  */
 export function pageScript(): string {
-  const style = readFileSync(join(__dirname, 'page.css'), 'utf8').replaceAll(/\s+/g, ' ');
-  const code = readFileSync(join(__dirname, 'page.mjs'), 'utf8')
+  const [parts, page, style] = ['page-parts.mjs', 'page.mjs', 'page.css'].map((file) =>
+    readFileSync(join(__dirname, file), 'utf8'),
+  );
+  const code = `${parts}${page}`
     .replaceAll(/^ *(\/\/|\/\*\*).*\n/gm, '')
+    .replaceAll(/^import .*\n|^export (?=function)/gm, '')
     .replaceAll(/^ +/gm, '');
-  return code.replace("'/* style */'", () => JSON.stringify(style).replaceAll('<', '\\u003c'));
+  const css = JSON.stringify(style?.replaceAll(/\s+/g, ' ')).replaceAll('<', '\\u003c');
+  return code.replace("'/* style */'", () => css);
 }
 
 function shownRound({ rounds }: WalkRecord, { round = rounds.length - 1 }: PlayerOptions): number {
