@@ -4,8 +4,8 @@ import { ConfigError, isRecord } from '../../core';
  * [Note: nbgrader] nbgrader grades a notebook by executing it: each cell with `grade: true` in its metadata is worth its points unless it
  * throws. These cells are locked: nbgrader puts the teacher's text in the place of a student's. So the answer must be in a cell before. A
  * notebook's cell `await sl.check('01.world', 10)` becomes two: `const answer01World = 10;`, which students edit, and the locked
- * `await sl.check('01.world', answer01World);`. While nbgrader executes a notebook, it sets NBGRADER_EXECUTION, and `sl.check` throws if
- * an answer is not right (`Tutor.check`).
+ * `await display(await sl.check('01.world', answer01World));`. This cell has no value, because nbgrader reads a cell's value as points.
+ * While nbgrader executes a notebook, it sets NBGRADER_EXECUTION, and `sl.check` throws if an answer is not right (`Tutor.check`).
  */
 
 /** A cell of a notebook in Jupyter's format 4. */
@@ -98,7 +98,7 @@ function cellsOf(cell: Cell, { id, before, answer, comment }: Check, points: num
   const check: Cell = {
     ...withoutOutputs(cell),
     id: `check-${gradeId}`.slice(0, 64),
-    source: `await sl.check('${id}', ${name});`,
+    source: `await display(await sl.check('${id}', ${name}));`,
     metadata: {
       nbgrader: {
         ...{ grade: true, solution: false, locked: true, task: false, points },

@@ -53,13 +53,13 @@ export function collectAnswers(folder: string): CollectedAnswers {
   const byStudent = new Map<string, Entry[]>();
   let numFiles = 0;
   for (const path of filesBelow(root, MOST_LEVELS, notes)) {
-    const found = answersIn(path, notes);
-    if (found === undefined) continue;
+    const recorded = answersIn(path, notes);
+    if (recorded === undefined) continue;
     numFiles++;
     const [first = '', ...others] = relative(root, path).split(sep);
     const student = others.length > 0 ? first : undefined;
     if (student !== undefined) entriesOf(byStudent, student);
-    for (const entry of found) entriesOf(byStudent, student ?? entry.user).push(entry);
+    for (const entry of recorded) entriesOf(byStudent, student ?? entry.user).push(entry);
   }
   const all = [...byStudent].map(([student, entries]) => ({ student, entries: inOrder(entries) }));
   notes.push(...strangers(all), ...copies(all));

@@ -73,15 +73,15 @@ export interface Progress {
 
 /** Returns how far one user is with an exercise, from the user's entries about it in the order of time. Values are judged again. */
 export function progressOf(exercise: Exercise, entries: readonly Entry[]): Progress {
-  let [wrong, asked, worth] = [0, 0, 1];
+  let [wrong, numAsked, worth] = [0, 0, 1];
   let last: string | undefined;
   let isShown = false;
   for (const { kind, value } of entries) {
-    if (kind === 'hint') asked++;
+    if (kind === 'hint') numAsked++;
     if (kind === 'solution' && !isShown) [isShown, worth] = [true, worthAfterSolution(wrong)];
     if (kind !== 'try') continue;
     const { outcome } = judge(exercise, value);
-    const hints = hintsOf(exercise, wrong + asked);
+    const hints = hintsOf(exercise, wrong + numAsked);
     if (outcome === 'right')
       return { tries: wrong + 1, hints, isSolved: true, isShown, worth, points: worth };
     const written = JSON.stringify(value);
@@ -89,7 +89,7 @@ export function progressOf(exercise: Exercise, entries: readonly Entry[]): Progr
   }
   return {
     tries: wrong,
-    hints: hintsOf(exercise, wrong + asked),
+    hints: hintsOf(exercise, wrong + numAsked),
     isSolved: false,
     isShown,
     worth,

@@ -28,17 +28,17 @@ export function guessFirst(id: string, value: unknown, of: unknown, { record, la
   return { ...guess, [DISPLAY]: () => ({ 'text/plain': text }) };
 }
 
-function textOf({ id, value, of, answer }: Guess, given: unknown, language: Language): string {
+function textOf({ id, value, of, answer }: Guess, written: unknown, language: Language): string {
   if (answer !== undefined) return answer;
   if (!Number.isNaN(value)) return say('guessed', language, value);
   const question = questionOf(id);
-  if (given === undefined && question !== undefined) {
+  if (written === undefined && question !== undefined) {
     const unit = question.unit === '' ? '' : say('inUnit', language, question.unit);
     return say('askGuess', language, question.question[language], id, of, unit);
   }
-  return isNoAnswer(given)
+  return isNoAnswer(written)
     ? say('noGuess', language, id)
-    : say('unclearGuess', language, String(given).slice(0, 80));
+    : say('unclearGuess', language, String(written).slice(0, 80));
 }
 
 /** Returns the answer to a guess that the user gives up, or where it will be; undefined if the notebook has no such guess. */

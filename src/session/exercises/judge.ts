@@ -16,7 +16,7 @@ export interface Judgement {
 export function judge(exercise: Exercise, value: unknown): Judgement {
   const values = valuesOf(exercise, value);
   if (values.every(isNoAnswer)) return { outcome: values.length === 0 ? 'unclear' : 'skipped' };
-  const kinds = values.map((one) => judgeOne(exercise, one));
+  const kinds = values.map((answer) => judgeOne(exercise, answer));
   if (kinds.every(({ outcome }) => outcome === 'right')) return { outcome: 'right' };
   if (kinds.some(({ outcome }) => outcome === 'right')) return { outcome: 'wrong', reason: RANKS_DIFFER };
   return kinds.find(({ outcome }) => outcome === 'unclear') ?? kinds[0] ?? { outcome: 'unclear' };
@@ -30,7 +30,7 @@ const RANKS_DIFFER: Text = {
 /** Returns the values of all ranks; the words of a set are one value. */
 function valuesOf(exercise: Exercise, value: unknown): readonly unknown[] {
   if (!Array.isArray(value)) return [value];
-  if ('set' in exercise && value.every((one) => typeof one === 'string' && !/[,;，；、]/u.test(one)))
+  if ('set' in exercise && value.every((answer) => typeof answer === 'string' && !/[,;，；、]/u.test(answer)))
     return [value.join(',')];
   return value.flat(3);
 }

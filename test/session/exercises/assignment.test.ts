@@ -35,7 +35,7 @@ test('an exercise becomes a cell for the answer and a locked cell that checks it
     cells.map(({ source }) => source),
     [
       'const a = f(1);\nconst answer01World = NaN; // f(2) GPUs',
-      "await sl.check('01.world', answer01World);",
+      "await display(await sl.check('01.world', answer01World));",
     ],
   );
   assert.equal(cells[0]?.metadata.nbgrader, undefined);
@@ -50,7 +50,7 @@ test('an answer that an earlier cell computes needs no further cell', () => {
   const sources = ["const mean = await job.on('all').run(() => NaN);", "await sl.check('00.mean', mean)"];
   assert.deepEqual(
     cellsOf(notebook(...sources)).map(({ source }) => source),
-    [sources[0], "await sl.check('00.mean', mean);"],
+    [sources[0], "await display(await sl.check('00.mean', mean));"],
   );
 });
 

@@ -52,7 +52,7 @@ test('each exercise has three hints, likely wrong answers with reasons, and a so
   }
 });
 
-test('the right answers are right, and each known wrong answer is wrong, for its own reason', () => {
+test('the right answers are right, and each known wrong answer is wrong, and its own reason is shown', () => {
   for (const [id, exercise] of exercises) {
     for (const value of rightOf(exercise))
       assert.equal(judge(exercise, value).outcome, 'right', `${id}: ${value}`);

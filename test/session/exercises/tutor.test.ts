@@ -87,7 +87,7 @@ test('a right answer at once is worth a point, also after hints; the solution be
   assert.equal(scoreTable(record, 'en').title, '1 of 2 points');
 });
 
-test('a second run of the same cell is no further try, and no answer and unclear values are none either', (context) => {
+test('a second run of the same cell is no further try, and neither is a missing or unclear answer', (context) => {
   const { file, kernel } = room(context);
   const { tutor } = kernel();
   for (const nothing of [Number.NaN, '', undefined])
@@ -102,7 +102,7 @@ test('a second run of the same cell is no further try, and no answer and unclear
   assert.equal(readFileSync(file, 'utf8').trim().split('\n').length, 1);
 });
 
-test('the record survives the kernel, two kernels write at once, and lines that are none are skipped', (context) => {
+test('the record survives the kernel, two kernels write at once, and other lines are skipped', (context) => {
   const { file, kernel } = room(context);
   const [first, second] = [kernel(), kernel()];
   first.tutor.check('06.cards', 8);
