@@ -1,7 +1,7 @@
 /** The names that a notebook imports: `import * as sl from 'shardlab'`. */
 import { reproduce } from './claims';
-import { type Guess, sessionGuesses } from './figures';
-import { checkExercise, planner as plannerChecks, type Verdict } from './session';
+import type { Guess, Table } from './figures';
+import { exercises, planner as plannerChecks, type Verdict } from './session';
 
 export type { Claims, OwnClaim, Reproduced } from './claims';
 export { claims } from './claims';
@@ -92,12 +92,36 @@ export type { FileBatch, Rewards, StepResult } from './training';
 /** How far the planner's answers can be trusted, apart from any one plan. */
 export const planner = { ...plannerChecks, reproduce } as const;
 
-/** Stores a guess of a quantity; the next figure of this quantity shows the guess and the answer. NaN means no guess. */
-export function guess(id: string, value?: number, of?: string): Guess {
-  return sessionGuesses().guess(id, value, of);
+/**
+ * Stores a guess of a quantity; the next figure of this quantity shows the guess, the answer and how far off the guess is. Without a
+ * guess (NaN), figures do not show the answer. Without a value, says what is asked.
+ */
+export function guess(id: string, value?: number | string, of?: string): Guess {
+  return exercises.guess(id, value, of);
 }
 
-/** Compares a value, or the value of a promise, with an exercise's answer. A wrong or missing value is not an error. */
+/**
+ * Compares a value, or the value of a promise, with an exercise's answer, and records the try in `shardlab-answers.jsonl`. A wrong answer
+ * gets a reason and a hint; it is no error, unless nbgrader executes the notebook.
+ */
 export async function check(id: string, value?: unknown): Promise<Verdict> {
-  return checkExercise(id, await value);
+  return exercises.check(id, await value);
+}
+
+/** Shows the next hint of an exercise; there are three, from general to particular. */
+export function hint(id: string): Verdict {
+  return exercises.hint(id);
+}
+
+/**
+ * Shows the solution of an exercise. After two wrong answers, a right answer is then worth half a point; before, it is worth none. For a
+ * guess, shows the answer without one.
+ */
+export function solution(id: string): Verdict {
+  return exercises.solution(id);
+}
+
+/** Returns a table of the exercises of the notebooks that were begun: tries, hints, results and points. */
+export function score(): Table {
+  return exercises.score();
 }

@@ -123,6 +123,18 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./launch-check/command.js')).declareLaunchCheck,
   },
   {
+    name: 'assignment',
+    args: '<notebook...>',
+    description: 'copies notebooks for nbgrader, with a locked cell per exercise',
+    load: async () => (await import('./assignment/command.js')).declareAssignment,
+  },
+  {
+    name: 'grade',
+    args: '<folder>',
+    description: 'collects the answers of all students below a folder, as a table of points',
+    load: async () => (await import('./grade/command.js')).declareGrade,
+  },
+  {
     name: 'completion',
     args: '<shell>',
     description: 'prints a script with which bash, zsh or fish completes commands and options',

@@ -1,7 +1,10 @@
+export { assignmentOf } from './exercises/assignment';
+export { type CollectedAnswers, collectAnswers, type StudentAnswers } from './exercises/collect';
+export { exercises } from './exercises/exercises';
+export type { Verdict } from './exercises/tutor';
 export { launchCheck } from './launch-check/launch-check';
 export type { AdviceView } from './notebook/advice';
 export { type Compared, compare } from './notebook/compare';
-export { checkExercise, type Verdict } from './notebook/exercises';
 export { lookup } from './notebook/lookup';
 export { plan } from './notebook/plan';
 export { planner } from './notebook/planner';

@@ -42,14 +42,14 @@ function lastFigure(cell, path) {
 }
 
 /**
- * Returns what the static renderer draws of a stored figure. The line with the answer to a guess is left out, because a picture
+ * Returns what the static renderer draws of a stored figure. The line about a guess is left out, because a picture
  * has no question.
  */
 export function drawingOf({ data, layout }) {
   const { title, width: _, template: __, ...rest } = layout;
   const { plain } = fromBuild('figures/grammar/ink');
   const lines = inner(title.subtitle.text).split('<br>');
-  const kept = lines.filter((line) => !line.startsWith('Answer: '));
+  const kept = lines.filter((line) => !/^(?:Answer|Guess first): /.test(line));
   const cut = (lines.length - kept.length) * NOTE_HEIGHT;
   const margin = cut === 0 ? rest.margin : { ...rest.margin, t: rest.margin.t - cut };
   return {

@@ -1,51 +1,87 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import * as sl from '../../../src';
+import { DISPLAY } from '../../../src/core/display';
 import { Guesses } from '../../../src/figures/guesses';
 import { memoryTimeline } from '../../../src/figures/memory-timeline';
 import { compareRuns } from '../../../src/figures/run-figures';
-import { checkExercise } from '../../../src/session/notebook/exercises';
 import { simulatedRun } from '../../figures/gallery-runs';
 
 const run = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
 
-test("the next figure on a guess's topic shows guess and truth, once", () => {
+test("the next figure on a guess's topic shows guess, truth and distance, once", () => {
   const guesses = new Guesses();
   guesses.guess('00.share', 40, 'paramShare');
   guesses.guess('00.other', 3, 'numCollectives');
   const first = guesses.reveal(memoryTimeline(run));
-  assert.match(first.subtitle, /<br>You guessed 40%; parameters are 8\.5\d?% of the peak\.$/);
+  assert.match(
+    first.subtitle,
+    /<br>You guessed 40%; parameters are 8\.5\d?% of the peak: 31\.\d percentage points too high\.$/,
+  );
   assert.ok(!guesses.reveal(memoryTimeline(run)).subtitle.includes('You guessed'));
   assert.equal(guesses.all().rows.length, 2);
+  assert.match(guesses.list()[0]?.off ?? '', /^31\.\d percentage points too high$/);
 });
 
-test('without a guess the figure shows the truth alone', () => {
+test('without a guess a figure asks for one, once, and does not show the answer', () => {
   const guesses = new Guesses();
   guesses.guess('00.share', Number.NaN, 'paramShare');
   guesses.guess('00.free');
+  const { subtitle } = guesses.reveal(memoryTimeline(run));
   assert.match(
-    guesses.reveal(memoryTimeline(run)).subtitle,
-    /<br>Answer: parameters are 8\.5\d?% of the peak\.$/,
+    subtitle,
+    /<br>Guess first: sl\.guess\('00\.share', …\) with a number, or sl\.solution\('00\.share'\), shows the answer\.$/,
   );
+  assert.ok(!subtitle.includes('parameters are'));
+  assert.ok(!guesses.reveal(memoryTimeline(run)).subtitle.includes('Guess first'));
   assert.deepEqual(
     guesses.all().rows.map(({ guess }) => guess),
     [null, null],
   );
 });
 
-test('a check says right, wrong or skipped and never throws', () => {
-  assert.equal(checkExercise('00.mean', 1.5).outcome, 'right');
-  assert.equal(checkExercise('00.mean', [1.5, 1.5, 1.5, 1.5]).outcome, 'right');
-  assert.equal(checkExercise('00.mean', [1.5, 0]).outcome, 'wrong');
-  assert.equal(checkExercise('00.mean', []).outcome, 'wrong');
-  assert.equal(checkExercise('00.cause', ' Activation').outcome, 'right');
-  assert.equal(checkExercise('00.cause', 3).outcome, 'wrong');
-  for (const nothing of [undefined, null, Number.NaN, '', [Number.NaN, Number.NaN]]) {
-    assert.equal(checkExercise('00.mean', nothing).outcome, 'skipped');
-  }
-  assert.equal(checkExercise('constructor', 1).outcome, 'unknown');
-  const circular: unknown[] = [];
-  circular.push(circular, 1n);
-  assert.equal(checkExercise('00.mean', circular).outcome, 'wrong');
+test('a guess after the figure is answered at once, and a guess that is given up too', () => {
+  const guesses = new Guesses();
+  guesses.guess('00.share', Number.NaN, 'paramShare');
+  guesses.reveal(memoryTimeline(run));
+  assert.match(guesses.giveUp('00.share') ?? '', /^Answer: parameters are 8\.5\d?% of the peak\.$/);
+  assert.match(
+    guesses.guess('00.share', 9, 'paramShare').answer ?? '',
+    /of the peak: within 10%, too high\.$/,
+  );
+  assert.equal(guesses.giveUp('00.later', 'paramShare'), undefined);
+  assert.match(guesses.reveal(memoryTimeline(run)).subtitle, /<br>Answer: parameters are 8\.5/);
+});
+
+test('a ratio is off by a factor, and an exact guess is right', () => {
+  const quantity = (value: number, unit: string) => ({
+    value,
+    unit,
+    says: (said: string) => `it is ${said}`,
+  });
+  const figure = { ...memoryTimeline(run), quantities: { mb: quantity(1.5, 'MB'), count: quantity(16, '') } };
+  const answerTo = (value: number, of: string): string => {
+    const guesses = new Guesses();
+    guesses.guess('a', Number.NaN, of);
+    guesses.reveal(figure);
+    return guesses.guess('a', value, of).answer ?? '';
+  };
+  assert.equal(answerTo(3, 'mb'), 'You guessed 3 MB; it is 1.5 MB: too high by a factor of 2.');
+  assert.equal(answerTo(1, 'mb'), 'You guessed 1 MB; it is 1.5 MB: 33.3% too low.');
+  assert.equal(answerTo(16, 'count'), 'You guessed 16; it is 16: right.');
+  assert.equal(answerTo(-1, 'count'), 'You guessed -1; it is 16: 17 too low.');
+});
+
+test('sl.guess asks its question without a value, and is never an error', () => {
+  const texts = (value?: unknown, id = '00.params'): string =>
+    String(sl.guess(id, value as number)[DISPLAY]()['text/plain']);
+  assert.match(
+    texts(),
+    /^What percentage of rank 0's memory .* sl\.guess\('00\.params', 40, 'paramShare'\) \(in %\)/,
+  );
+  assert.match(texts(Number.NaN), /^no guess yet: replace NaN by a number/);
+  assert.match(texts('many'), /^many is no number/);
+  assert.match(texts(Number.NaN, 'mine'), /^no guess yet/);
 });
 
 test('the error of a comparison by an unknown quantity names the possible ones', () => {

@@ -1,0 +1,39 @@
+import { DISPLAY, globalSlot } from '../../core';
+import type { Guess, Table } from '../../figures';
+import { AnswerRecord } from './answer-record';
+import { giveUpGuess, guessFirst } from './guess-first';
+import { exerciseLanguage } from './language';
+import { scoreTable } from './score';
+import { Tutor, type Verdict } from './tutor';
+
+/** The record and the tutor of this process, which is one notebook's session. */
+interface Classroom {
+  readonly record: AnswerRecord;
+  readonly tutor: Tutor;
+}
+
+const CLASSROOM = globalSlot<Classroom>('shardlab.classroom');
+
+function classroom(): Classroom {
+  CLASSROOM.value ??= openClassroom();
+  return CLASSROOM.value;
+}
+
+function openClassroom(): Classroom {
+  const record = new AnswerRecord({ folder: process.cwd(), env: process.env, now: () => new Date() });
+  return { record, tutor: new Tutor(record, exerciseLanguage(process.env)) };
+}
+
+/** The exercises of the notebooks, as `sl.check` and the functions beside it call them. */
+export const exercises = {
+  check: (id: string, value: unknown): Verdict => classroom().tutor.check(String(id), value),
+  hint: (id: string): Verdict => classroom().tutor.hint(String(id)),
+  solution(id: string): Verdict {
+    const answer = giveUpGuess(String(id), exerciseLanguage(process.env));
+    if (answer === undefined) return classroom().tutor.solution(String(id));
+    return { id, outcome: 'told', text: answer, [DISPLAY]: () => ({ 'text/plain': answer }) };
+  },
+  guess: (id: string, value: unknown, of: unknown): Guess =>
+    guessFirst(id, value, of, { record: classroom().record, language: exerciseLanguage(process.env) }),
+  score: (): Table => scoreTable(classroom().record, exerciseLanguage(process.env)),
+} as const;

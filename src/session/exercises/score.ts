@@ -1,0 +1,60 @@
+import { createTable, sessionGuesses, type Table, type TableRow } from '../../figures';
+import type { AnswerRecord } from './answer-record';
+import { begunExercises, progressOf } from './entries';
+import { questionOf } from './exercise';
+import type { Language, Text } from './language';
+
+const WORDS = {
+  title: { en: '{0} of {1} points', zh: '{1} 分中得 {0} 分' },
+  none: { en: 'No exercise was tried yet', zh: '还没有做过练习' },
+  skippedLines: { en: '; {0} lines of the record cannot be read', zh: '；记录中有 {0} 行无法读取' },
+  right: { en: 'right', zh: '正确' },
+  shown: { en: 'right, after the solution', zh: '看过解答后答对' },
+  open: { en: 'not yet', zh: '尚未答对' },
+  untried: { en: 'not tried', zh: '尚未作答' },
+  guess: { en: 'guess', zh: '猜测' },
+} as const satisfies Record<string, Text>;
+
+/**
+ * Returns the exercises of the notebooks that a user has begun, with tries, hints and points, and the guesses of this session. A guess
+ * has no points: it cannot be wrong.
+ */
+export function scoreTable(record: AnswerRecord, language: Language): Table {
+  const { entries, numSkipped } = record.read();
+  const answers = entries.filter(({ kind }) => kind !== 'guess');
+  const rows = begunExercises(answers.map(({ exercise }) => exercise)).map(([id, exercise]): TableRow => {
+    const own = answers.filter((entry) => entry.exercise === id);
+    const { tries, hints, points, isSolved, isShown } = progressOf(exercise, own);
+    const state = isSolved
+      ? isShown
+        ? WORDS.shown
+        : WORDS.right
+      : own.length > 0
+        ? WORDS.open
+        : WORDS.untried;
+    return { exercise: id, about: exercise.title[language], tries, hints, result: state[language], points };
+  });
+  const points = rows.reduce((sum, row) => sum + Number(row.points), 0);
+  const lost = numSkipped === 0 ? '' : WORDS.skippedLines[language].replace('{0}', `${numSkipped}`);
+  const title = WORDS[rows.length === 0 ? 'none' : 'title'][language]
+    .replace('{0}', `${points}`)
+    .replace('{1}', `${rows.length}`);
+  return createTable([...rows, ...guessRows(language)], {
+    title: `${title}${lost}`,
+    columns: ['exercise', 'about', 'tries', 'hints', 'result', 'points'].map((key) => ({
+      key,
+      wraps: key === 'about',
+    })),
+  });
+}
+
+function guessRows(language: Language): readonly TableRow[] {
+  const guesses = sessionGuesses()
+    .list()
+    .filter(({ value }) => !Number.isNaN(value));
+  return guesses.map(({ id, off }) => ({
+    exercise: id,
+    about: questionOf(id)?.question[language] ?? WORDS.guess[language],
+    ...{ tries: 1, hints: 0, result: off ?? WORDS.guess[language], points: null },
+  }));
+}

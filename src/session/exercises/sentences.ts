@@ -1,0 +1,73 @@
+import type { Language, Text } from './language';
+
+/** The sentences about exercises and guesses, with holes for values. */
+const SENTENCES = {
+  noExercise: {
+    en: "there is no exercise '{0}'; sl.score() lists the exercises of a notebook",
+    zh: "没有名为 '{0}' 的练习；sl.score() 列出笔记本的练习",
+  },
+  right: { en: 'right. {0}', zh: '正确。{0}' },
+  points: { en: 'Points: {0} of 1, after {1}.', zh: '得分：1 分中得 {0} 分，{1}。' },
+  oneTry: { en: '1 try', zh: '1 次作答' },
+  tries: { en: '{0} tries', zh: '{0} 次作答' },
+  wrong: { en: '{0} is not right. {1}', zh: '{0} 不对。{1}' },
+  hint: { en: 'Hint {0} of {1}: {2}', zh: '提示 {0}/{1}：{2}' },
+  moreHints: { en: "sl.hint('{0}') shows the next hint.", zh: "sl.hint('{0}') 显示下一条提示。" },
+  offer: {
+    en: "sl.solution('{0}') shows the solution; a right answer is then worth half a point.",
+    zh: "sl.solution('{0}') 显示解答；此后答对得半分。",
+  },
+  skipped: {
+    en: "no answer yet; the notebook continues without it. Give {0}; sl.hint('{1}') shows a hint.",
+    zh: "尚未作答，笔记本照常继续。请给出{0}；sl.hint('{1}') 显示提示。",
+  },
+  unclear: {
+    en: '{0} does not count as a try: give {1}.',
+    zh: '{0} 不算一次作答：请给出{1}。',
+  },
+  solution: { en: 'Solution: {0}', zh: '解答：{0}' },
+  worthNothing: {
+    en: 'It was shown before two wrong answers, so a right answer is now worth no point.',
+    zh: '在答错两次之前就看了解答，所以现在答对不得分。',
+  },
+  worthHalf: {
+    en: 'A right answer is now worth half a point.',
+    zh: '现在答对得半分。',
+  },
+  unsaved: {
+    en: 'Not recorded in a file ({0}): save the notebook, whose output has the answer too.',
+    zh: '没有写入文件（{0}）：请保存笔记本，其输出中也有这个答案。',
+  },
+  askGuess: {
+    en: "{0} Write your guess as a number, as in sl.guess('{1}', 40, '{2}'){3}; the figure shows the answer after it.",
+    zh: "{0} 用数字写出你的猜测，例如 sl.guess('{1}', 40, '{2}'){3}；之后图会给出答案。",
+  },
+  inUnit: { en: ' (in {0})', zh: '（单位：{0}）' },
+  noGuess: {
+    en: "no guess yet: replace NaN by a number. The figure shows the answer after a guess; sl.solution('{0}') shows it without one",
+    zh: "还没有猜：把 NaN 换成一个数。猜过之后图会给出答案；sl.solution('{0}') 可以不猜就看",
+  },
+  unclearGuess: {
+    en: '{0} is no number; write your guess as a number',
+    zh: '{0} 不是数；请用一个数写出你的猜测',
+  },
+  guessed: {
+    en: 'your guess: {0}; the next figure of this quantity shows the answer',
+    zh: '你的猜测：{0}；下一张画出这个量的图会给出答案',
+  },
+  answered: { en: '{0}', zh: '{0}' },
+  solutionOfGuess: {
+    en: 'The next figure of this quantity shows the answer; run the cell of the figure again.',
+    zh: '下一张画出这个量的图会给出答案；请再次运行画图的单元格。',
+  },
+} as const satisfies Record<string, Text>;
+
+/** Returns a sentence in a language, with values in its holes. */
+export function say(
+  name: keyof typeof SENTENCES,
+  language: Language,
+  ...values: readonly (string | number)[]
+): string {
+  const text: string = SENTENCES[name][language];
+  return text.replaceAll(/\{(\d)\}/g, (_, hole: string) => `${values[Number(hole)] ?? ''}`);
+}
