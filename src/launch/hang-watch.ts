@@ -26,7 +26,9 @@ export interface HangSource {
  * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the rank's
  * process is stopped; or its main thread is at the same line without an operation on tensors, awaits, or sleeps in a system call; or
  * it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
- * is reported only if it is far longer than all waits before.
+ * is reported only if it is far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its
+ * condition changes is not decidable, and even in `while (true)`, a model or a sharded tensor that the body calls may communicate in
+ * a later iteration, as in a training whose rank is slow.
  */
 export class HangWatch {
   readonly #source: HangSource;

@@ -45,16 +45,19 @@ function othersOf({ collective }: Pick<CollectiveWait, 'collective'>): readonly 
 function hasCalled(situation: Situation | undefined, collective: WaitingIn): boolean {
   const { number } = collective;
   if (situation === undefined) return false;
-  if (!isPair(collective)) return (situation.lastCalled[streamOf(collective)] ?? 0) >= number;
-  const side = {
-    ...collective,
-    op: collective.op === 'send' ? 'recv' : 'send',
-    ranks: collective.ranks.toReversed(),
-  } as const;
-  const { waiting } = situation;
-  // Ranks of PyTorch do not number sends and recvs; but a rank that waits in the other side has called it.
-  const isThere = waiting !== undefined && streamOf(waiting) === streamOf(side);
-  return isThere || (situation.lastCalled[streamOf(side)] ?? 0) >= number;
+  if (isPair(collective)) {
+    const op = collective.op === 'send' ? 'recv' : 'send';
+    const side = { ...collective, op, ranks: collective.ranks.toReversed() } as const;
+    return (situation.lastCalled[streamOf(side)] ?? 0) >= number;
+  }
+  if (isAnother(situation.waiting, collective)) return false;
+  return (situation.lastCalled[streamOf(collective)] ?? 0) >= number;
+}
+
+/** Whether a rank waits in another operation that has the number of this collective. Each of the two then waits for ever. */
+function isAnother(waiting: WaitingIn | undefined, { op, group, number, isUnchecked }: WaitingIn): boolean {
+  if (isUnchecked !== true || waiting?.isUnchecked !== true || isPair(waiting)) return false;
+  return waiting.group === group && waiting.number === number && waiting.op !== op;
 }
 
 /** Returns a text such as "barrier #41 (cell 8, line 1)", with the group's name unless the group is the whole world. */

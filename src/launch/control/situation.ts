@@ -17,6 +17,8 @@ export interface WaitingIn {
   readonly detail?: string | undefined;
   readonly cell: number | undefined;
   readonly line: number | undefined;
+  /** Whether ranks do not compare this call with those of others before they run it, as PyTorch: so ranks may call different ones. */
+  readonly isUnchecked?: boolean | undefined;
 }
 
 /** Where a main thread is that runs and waits in no collective. */
@@ -39,7 +41,7 @@ export interface Situation {
   readonly waiting: WaitingIn | undefined;
   /** Whether the rank's comm thread is in a collective. */
   readonly hasBackground: boolean;
-  /** Numbers of the collectives in which this rank's threads are now, by `streamOf`. */
+  /** Numbers of the collectives in which this rank's threads are now, by `streamOf`. Of PyTorch: of the newest that were called. */
   readonly lastCalled: Readonly<Record<string, number>>;
   /** The number of asynchronous collectives that the rank had started and not settled when it began to wait; undefined: unknown. */
   readonly numPosted?: number | undefined;

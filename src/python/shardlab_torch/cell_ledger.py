@@ -32,7 +32,7 @@ from .errors import Json
 from .ledger import Ledger
 from .memory_ledger import resizes_reported
 from .model_states import State
-from .op_mode import OpMode, OpObserver
+from .op_mode import OpMode, OpObserver, RunFunctional
 from .pipeline_spans import pipeline_spans
 from .scene import Frame
 from .strategy_frames import strategy_frames
@@ -70,7 +70,13 @@ class CellLedger:
     """
 
     def __init__(
-        self, rank: int, world: int, device: torch.device, variables: Mapping[str, Any], name_of: Callable[[dist.ProcessGroup], str]
+        self,
+        rank: int,
+        world: int,
+        device: torch.device,
+        variables: Mapping[str, Any],
+        name_of: Callable[[dist.ProcessGroup], str],
+        run_functional: RunFunctional,
     ) -> None:
         self._models = CellModels(variables)
         self._recorder = CellRecorder(rank, world, device, self._models, name_of)
@@ -79,6 +85,7 @@ class CellLedger:
             self._recorder.scene, self._models, self._recorder.span, self._pass_begins, self._set_in_model
         )
         self._device = device
+        self._run_functional = run_functional
         self._main = threading.get_ident()
         self._installed: ExitStack | None = None
         self._observers: list[OpObserver] = []
@@ -169,7 +176,7 @@ class CellLedger:
         ):
             stack.callback(handle.remove)
         self._observers += [recorder.memory, recorder.comm, self._steps]
-        stack.enter_context(CellMode(self._observers))
+        stack.enter_context(CellMode(self._observers, self._run_functional))
 
     @property
     def _is_recorded(self) -> bool:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from .op_mode import plain_tensors
 
-_OPS = {
+OPS = {
     'allreduce_': 'allReduce',
     'allreduce_coalesced_': 'allReduce',
     'all_reduce': 'allReduce',
@@ -24,6 +24,8 @@ _OPS = {
     'reduce_scatter_tensor': 'reduceScatter',
     'reduce_scatter_tensor_out': 'reduceScatter',
     'reduce_scatter_tensor_coalesced': 'reduceScatter',
+    'reduce_scatter_single': 'reduceScatter',
+    'reduce_scatter_single_coalesced': 'reduceScatter',
     'allgather_': 'allGather',
     '_allgather_base_': 'allGather',
     'allgather_coalesced_': 'allGather',
@@ -31,6 +33,8 @@ _OPS = {
     'all_gather_into_tensor': 'allGather',
     'all_gather_into_tensor_out': 'allGather',
     'all_gather_into_tensor_coalesced': 'allGather',
+    'all_gather_single': 'allGather',
+    'all_gather_single_coalesced': 'allGather',
     'gather_': 'gather',
     'broadcast_': 'broadcast',
     'broadcast': 'broadcast',
@@ -45,7 +49,7 @@ _OPS = {
     'barrier': 'barrier',
     'monitored_barrier_': 'barrier',
 }
-"""Our names of the operations of c10d and of functional collectives."""
+"""Our names of the operations of c10d, of functional collectives, and of the methods of torch's groups."""
 
 _ROOTED = ('gather', 'scatter', 'reduce')
 _INPUTS = ('input_tensors', 'input_tensor', 'input_list', 'inputs', 'input', 'tensors', 'tensor')
@@ -72,7 +76,7 @@ class CollectiveCall:
 def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> CollectiveCall | None:
     """Returns the facts of an operation, or None if the operation is no collective."""
     name = func._schema.name.partition('::')[2]
-    op = _OPS.get(name)
+    op = OPS.get(name)
     if op is None:
         return None
     named = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .collective_call import CollectiveCall, parse_call
-from .op_mode import plain_tensors
+from .op_mode import address_of, plain_tensors
 from .scene import Scene
 from .work_watcher import WorkWatcher
 
@@ -124,7 +124,7 @@ class CommLedger:
 
     def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None:
         if func.namespace == '_c10d_functional' and func._schema.name.endswith('::wait_tensor'):
-            self._waited(self._by_result.get(_address(args[0])), begun)
+            self._waited(self._by_result.get(address_of(args[0])), begun)
         elif func.namespace in ('c10d', '_c10d_functional'):
             call = parse_call(func, args, kwargs)
             if call is not None:
@@ -149,7 +149,7 @@ class CommLedger:
             return
         self.collectives.append(one)
         if work is None:
-            one.results = tuple(_address(tensor) for tensor in plain_tensors(result))
+            one.results = tuple(address_of(tensor) for tensor in plain_tensors(result))
             self._by_result.update((address, one) for address in one.results)
             return
         self._by_work[id(work)] = one
@@ -276,7 +276,3 @@ def _share(gap: Gap, collectives: list[Collective]) -> None:
             one.exposed += max(0.0, end - start)
             one.ended = end
             start = end
-
-
-def _address(tensor: torch.Tensor) -> int:
-    return next((part.untyped_storage()._cdata for part in plain_tensors(tensor)), 0)

@@ -17,7 +17,7 @@ from .comm_ledger import CommLedger, collectives_json
 from .memory_ledger import MemoryLedger, TrackedMemory
 from .memory_record import memory_record
 from .model_states import ModelStates, State, inner_model
-from .op_mode import OpMode, OpObserver
+from .op_mode import OpMode, OpObserver, RunFunctional
 from .pipeline_spans import pipeline_spans
 from .scene import Frame, Scene
 from .span import Span
@@ -49,12 +49,18 @@ class Ledger:
     """
 
     def __init__(
-        self, rank: int, world: int, device: torch.device, group_name_of: Callable[[dist.ProcessGroup], str]
+        self,
+        rank: int,
+        world: int,
+        device: torch.device,
+        group_name_of: Callable[[dist.ProcessGroup], str],
+        run_functional: RunFunctional,
     ) -> None:
         self._rank = rank
         self._world = world
         self._device = torch.device(device)
         self._group_name_of = group_name_of
+        self._run_functional = run_functional
         self._scene = Scene()
         self._states: ModelStates | None = None
         self._unit_names: Sequence[str] = ()
@@ -168,7 +174,7 @@ class Ledger:
         self._marks = UnitMarks(self._scene, self._report, self._claim_inputs)
         self._marks.place(inner_model(states.model), self._unit_names)
         stack.callback(self._marks.remove)
-        stack.enter_context(OpMode(self._observers))
+        stack.enter_context(OpMode(self._observers, self._run_functional))
 
     def _claim(self, states: Iterator[State]) -> None:
         if self._memory is not None:

@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -54,10 +55,11 @@ class Members:
     of runs, libraries and cells.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, admitted: Callable[[ProcessGroup], None]) -> None:
+        """`admitted` is called with each new group, after the proofs."""
         self._key = key
+        self._admitted = admitted
         self._sockets: dict[str, set[int]] = {}
-        self._numbers: dict[str, int] = {}
         original = _C10D._new_process_group_helper
 
         @functools.wraps(original)
@@ -75,15 +77,9 @@ class Members:
         """Returns the descriptors of the sockets that a group has opened."""
         return self._sockets.get(group.group_name, set())
 
-    def number(self, group: ProcessGroup) -> int:
-        """Returns the number of a group's newest collective; proofs are not counted."""
-        number = int(cast(Any, group)._get_sequence_number_for_group())
-        return number - self._numbers.get(group.group_name, 0)
-
     def forget(self) -> None:
         """Forgets all groups, which have ended."""
         self._sockets.clear()
-        self._numbers.clear()
 
     def _admit(self, group: ProcessGroup, store: Any, before: set[int]) -> None:
         self._sockets[group.group_name] = open_sockets() - before
@@ -99,7 +95,7 @@ class Members:
             for descriptor in opened:
                 disconnect(descriptor)
             raise StrangerError(group.size(), strangers)
-        self._numbers[group.group_name] = int(cast(Any, group)._get_sequence_number_for_group())
+        self._admitted(group)
         _close_doors(opened)
 
     def _stranger(self, group: ProcessGroup, store: Any) -> int | None:

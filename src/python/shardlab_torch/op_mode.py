@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -26,12 +26,17 @@ class OpObserver(Protocol):
     def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None: ...
 
 
+# Runs an operation of the functional collectives: the function, its arguments, and those with names.
+RunFunctional = Callable[[Any, Sequence[Any], 'dict[str, Any]'], Any]
+
+
 class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Passes every operation on plain tensors to the observers, also those that C++ code calls (DDP's reducer)."""
 
-    def __init__(self, observers: Sequence[OpObserver]) -> None:
+    def __init__(self, observers: Sequence[OpObserver], run_functional: RunFunctional | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._observers = observers
+        self._run_functional = run_functional
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A subclass such as DTensor first turns its operation into operations and collectives on plain tensors.
@@ -43,7 +48,10 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         begun = monotonic()
         for observer in self._observers:
             observer.before_op(begun)
-        result = func(*args, **kwargs)
+        if self._run_functional is not None and func.namespace == '_c10d_functional':
+            result = self._run_functional(func, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
         for observer in self._observers:
             observer.after_op(func, args, kwargs, result, begun)
         return result
@@ -72,6 +80,11 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
                 _collect(getattr(value, name), found)
         elif not is_lazy(value):
             found.append(value)
+
+
+def address_of(value: Any) -> int:
+    """Returns what all tensors of one storage have in common; 0 for a value without tensors."""
+    return next((part.untyped_storage()._cdata for part in plain_tensors(value)), 0)
 
 
 def has_storage(tensor: torch.Tensor) -> bool:

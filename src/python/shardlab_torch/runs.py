@@ -114,6 +114,8 @@ class Runs:
             trainer = self._build(run, old.work, old.layout.ranks)
             trainer.take_from(old)
             self._use(run, trainer)
+        # Cells number their collectives from 1.
+        self._world.calls.admit(self._world.default)
 
     def _train(self, run: int, order: Json) -> int:
         trainer = self._build(run, order, self._world.ranks_of(order["group"]))

@@ -6,20 +6,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from types import FrameType
 
-import torch.distributed as dist
-
 from . import op_mode
+from .calls import Call
 from .errors import Json
+from .world import World
 
 MAX_STACK_LINES = 30
 # A thread waits if it gets less CPU time than BUSY_SHARE of a sample of SAMPLE_SECONDS.
 SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.2
 
-# By name, the functions of torch in which a thread waits for other ranks; the value is our name of the collective.
+# By name, the functions of torch in which a thread waits for other ranks without a call of Python that `Calls` sees; the value is
+# our name of the collective.
 _OPS = {
     "all_reduce": "allReduce",
     "all_reduce_coalesced": "allReduce",
@@ -43,12 +43,6 @@ _OPS = {
     "scatter": "broadcast",
     "all_to_all": "allToAll",
     "all_to_all_single": "allToAll",
-    "send": "send",
-    "isend": "send",
-    "recv": "recv",
-    "irecv": "recv",
-    "batch_isend_irecv": "recv",
-    "_wait_batch_p2p": "recv",
     "barrier": "barrier",
     "monitored_barrier": "barrier",
     "new_group": "barrier",
@@ -56,46 +50,66 @@ _OPS = {
 }
 # DDP's reducer, which has no Python frame of its own, waits within this function.
 _BACKWARD = "_engine_run_backward"
-
-# Takes one of torch's groups or None; returns the group's name here, its global ranks and the number of its newest collective.
-DescribeGroup = Callable[[object], tuple[str, list[int], int]]
+# Functions that wait by the store. torch does not count them, so they have the number after the newest collective.
+_BY_STORE = ("new_group", "_store_based_barrier", "monitored_barrier")
 
 
 class Watcher:
     """Inspects the main thread from another thread."""
 
-    def __init__(self, describe: DescribeGroup) -> None:
-        self._describe = describe
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._main = threading.main_thread()
-        # The newest wait that was seen, and when it was first seen.
-        self._wait: tuple[Json, float] = ({}, 0.0)
+        # The newest wait that was seen in a stack, when its work began, and when the wait was first seen.
+        self._wait: tuple[Json, float, float] = ({}, 0.0, 0.0)
 
     def look(self, since: float, is_busy: bool, cell: int | None, module: str) -> Json:
         """Returns the situation of the main thread; `module` is the module that the thread runs, '' if this is unknown."""
-        situation: Json = {"state": "running" if is_busy else "idle", "since": since, "hasBackground": False, "lastCalled": {}}
+        situation: Json = {"state": "running" if is_busy else "idle", "since": since, "hasBackground": False}
+        situation["lastCalled"] = self._world.last_called()
         if cell is not None:
             situation["cell"] = cell
         frame = sys._current_frames().get(self._main.ident or 0)
         if not is_busy or frame is None:
             return situation
         situation["stack"] = _stack_of(frame)
-        found = _collective_in(frame)
-        waits = self._waits()
-        if found is None or not waits:
+        call = self._world.calls.waiting
+        waiting = self._waiting_by_stack(frame) if call is None else self._waiting_in(call[0])
+        if waiting is None:
             place = _cell_place(frame, cell)
             line = f"cell {place['cell']}, line {place['line']}" if place else ""
             situation["look"] = {"place": line, "numOps": op_mode.num_ops(), "isAwaiting": False}
             return situation
+        waiting = {"module": module, **waiting, **_cell_place(frame, cell)}
+        return {**situation, "state": "waiting", "since": self._since(waiting, since) if call is None else call[1], "waiting": waiting}
+
+    def _since(self, waiting: Json, work_since: float) -> float:
+        """Returns when a wait was first seen; in another work, the same numbers are another wait."""
+        if self._wait[:2] != (waiting, work_since):
+            self._wait = (waiting, work_since, time.monotonic())
+        return self._wait[2]
+
+    def _waiting_in(self, call: Call) -> Json:
+        """Describes the call whose end the main thread awaits."""
+        name, ranks, _ = self._world.describe(call.group)
+        if call.op in ("send", "recv"):
+            here = self._world.rank
+            ranks = [here, *([rank for rank in ranks if rank != here] if call.peer is None else [ranks[call.peer]])]
+        waiting: Json = {"op": call.op, "group": name, "ranks": ranks, "number": call.number, "isUnchecked": True}
+        if call.message is not None:
+            waiting.update(module=call.message.module, detail=call.message.detail)
+        return waiting
+
+    def _waiting_by_stack(self, frame: FrameType) -> Json | None:
+        """Describes the collective in which C++ code waits; None: the main thread runs."""
+        found = _collective_in(frame)
+        if found is None or not self._waits():
+            return None
         op, caller = found
-        group, ranks, number = self._describe(caller.f_locals.get("group"))
-        peer = caller.f_locals.get({"send": "dst", "recv": "src"}.get(op, ""))
-        if isinstance(peer, int):
-            ranks = [dist.get_rank(), peer]
-        waiting: Json = {"op": op, "group": group, "ranks": ranks, "number": number, "module": module}
-        waiting.update(_cell_place(frame, cell))
-        if self._wait[0] != waiting:
-            self._wait = (waiting, time.monotonic())
-        return {**situation, "state": "waiting", "since": self._wait[1], "waiting": waiting, "lastCalled": {group: number}}
+        group, ranks, number = self._world.describe(caller.f_locals.get("group"))
+        if caller.f_code.co_name in _BY_STORE:
+            number += 1
+        return {"op": op, "group": group, "ranks": ranks, "number": number}
 
     def _waits(self) -> bool:
         """Whether the main thread gets no CPU time now."""

@@ -87,7 +87,7 @@ class Trainer:
         self._phase_steps = 0
         self._warned = False
         self._spans: dict[str, float] = {}
-        self.ledger = Ledger(world.rank, len(ranks), world.device, world.label)
+        self.ledger = Ledger(world.rank, len(ranks), world.device, world.label, world.calls.run_functional)
         beside = None if text_encoder is None else text_encoder.module
         modules = self.strategy.modules
         model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)

@@ -40,9 +40,9 @@ class Worker:
             rank=world.rank, world_size=world.size, device=world.device, mesh=None, runs=self._runs.shown
         )
         variables = self._variables.names
-        self._cells = CellLedger(world.rank, world.size, world.device, variables, world.label)
+        self._cells = CellLedger(world.rank, world.size, world.device, variables, world.label, world.calls.run_functional)
         self._variables.bind("report", self._cells.report)
-        watcher = Watcher(world.describe)
+        watcher = Watcher(world)
         courier.situation = lambda: watcher.look(courier.since, courier.is_busy, self._cell, "")
         courier.abort_groups = self._abort
         courier.link.send({"type": "ready", "report": self._report(setup)})

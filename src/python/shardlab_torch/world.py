@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
+from .calls import Calls
 from .courier import Courier
 from .errors import Json, ShardlabError, text_of
 from .link_store import LinkStore
@@ -38,7 +39,8 @@ class World:
         self.device = _device()
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
         self._store = LinkStore(courier)
-        self._members = Members(key)
+        self.calls = Calls()
+        self._members = Members(key, self.calls.admit)
         self._epoch = 0
         self._names: dict[str, tuple[str, list[int]]] = {}
         self._made: dict[str, ProcessGroup] = {}
@@ -115,16 +117,33 @@ class World:
         return self.name_of(group.group_name)[0]
 
     def describe(self, group: object) -> tuple[str, list[int], int]:
-        """Returns a group's name, its global ranks and the number of its newest collective; `group` None is the default group."""
+        """
+        Returns a group's name, which no other group has, its global ranks and the number of its newest collective; `group` None is the
+        default group.
+        """
         if isinstance(group, DeviceMesh):
             group = group.get_group(0)
         if isinstance(group, str):
             group = _C10D._resolve_process_group(group)
         found = group if isinstance(group, ProcessGroup) else self.default
         name, ranks = self.name_of(found.group_name)
+        if name == "world" and found is not self.default:
+            name = found.group_name
         if not ranks:
             ranks = dist.get_process_group_ranks(found)
-        return name, ranks, self._members.number(found)
+        return name, ranks, self.calls.number(found)
+
+    def last_called(self) -> dict[str, int]:
+        """Returns the numbers of the newest calls, by the streams of src/launch/control/situation.ts."""
+        numbers: dict[str, int] = {}
+        for group in list(_C10D._world.pg_group_ranks):
+            # torch also lists the groups of other ranks, as an object without a number.
+            if not isinstance(group, ProcessGroup):
+                continue
+            name, ranks, numbers[self.label(group)] = self.describe(group)
+            for (op, peer), newest in self.calls.pairs(group).items():
+                numbers[f"{name} {op} {self.rank} {ranks[peer]}"] = newest
+        return numbers
 
     def groups_of_cells(self) -> list[ProcessGroup]:
         """Returns the groups that belong to no run: the job's group, and the groups that cells made."""
@@ -157,6 +176,7 @@ class World:
             dist.destroy_process_group()
         self._names.clear()
         self._members.forget()
+        self.calls.forget()
         self._made.clear()
         self._epoch += 1
 

@@ -43,7 +43,8 @@ const PLANTED: Planted = {
     /rank 1 waits in allReduce #\d+ \(group [^)]*, cell 7, line 3\) for rank 2, which runs cell 7, line 2 /,
   ],
   'a stopped process': [
-    'if (rank === 2) process.kill(process.pid, "SIGSTOP");\ndist.barrier();',
+    // After process.kill(process.pid, …), Node ends the inspector, so the rank would have no guardian.
+    'if (rank === 2) require("node:child_process").execSync("kill -STOP " + process.pid);\ndist.barrier();',
     /^ranks 0, 1, 3 wait in barrier #\d+ \(cell 7, line 2\) for rank 2, which is stopped \(kill -CONT \d+ continues it\) /,
   ],
 };

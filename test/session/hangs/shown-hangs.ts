@@ -7,7 +7,10 @@ import { HANG_MS } from '../job-fixture';
 /** A note comes 5 to 6 s after a rank began to wait, and a rank begins to wait at most a second after the cell's begin. */
 export const NOTE_SECONDS = 7;
 
-/** Cells, by what keeps rank 2 from its collective, and what the note says of who waits and of rank 2. */
+/**
+ * Cells, by what keeps rank 2 from its collective, and what the note says of who waits and of rank 2; or, if the cell cannot go on,
+ * what its error says. A rank that is stopped is named 'a stopped …'.
+ */
 export type Planted = Readonly<Record<string, readonly [code: string, says: RegExp]>>;
 
 /** A display that collects the notes about hangs, and their pictures; the last note of a hang is empty. */
@@ -28,11 +31,13 @@ export function collectNotes(context: TestContext) {
   return {
     notes,
     pictures,
-    /** Waits for a note that was not there before; fails after `seconds`. */
-    async next(seconds: number): Promise<string> {
+    /** Waits for a note that was not there before, or for the text of `ended`; fails after `seconds`. */
+    async next(seconds: number, ended?: () => string | undefined): Promise<string> {
       const before = notes.length;
       const start = performance.now();
       while (notes.length === before) {
+        const text = ended?.();
+        if (text !== undefined) return text;
         assert.ok(performance.now() - start < seconds * 1e3, `no note within ${seconds} s`);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
@@ -41,7 +46,7 @@ export function collectNotes(context: TestContext) {
   };
 }
 
-/** Runs each cell by `run`, which never rejects; its note must say what is missing, and be gone after the cell. */
+/** Runs each cell by `run`, which never rejects; its note or error must say what is missing, and the note be gone after the cell. */
 export async function checkPlanted(
   context: TestContext,
   job: Job,
@@ -51,13 +56,16 @@ export async function checkPlanted(
   const shown = collectNotes(context);
   for (const [what, [code, says]] of Object.entries(planted)) {
     await context.test(what, { timeout: HANG_MS }, async () => {
-      const ended = run(code);
-      const note = await shown.next(NOTE_SECONDS);
-      if (what === 'a stopped process') process.kill(job.ranks[2]?.pid ?? 0, 'SIGCONT');
-      else await job.interrupt();
+      let error: string | undefined;
+      const ended = run(code).then((outcome) => {
+        error = outcome instanceof Error ? outcome.message : 'the cell ended without an error';
+      });
+      const note = await shown.next(NOTE_SECONDS, () => error);
+      if (what.startsWith('a stopped')) process.kill(job.ranks[2]?.pid ?? 0, 'SIGCONT');
+      else if (error === undefined) await job.interrupt();
       await ended;
       assert.match(note, says);
-      assert.equal(shown.notes.at(-1), '');
+      assert.equal(shown.notes.at(-1) ?? '', '');
     });
   }
 }
