@@ -105,7 +105,8 @@ export class CellRunner {
     if (running !== undefined) {
       const stuck = this.#second.take(running);
       if (stuck !== undefined) {
-        await Promise.all(stuck.map(({ job, rank }) => job.kill(rank)));
+        // A rank's process may have ended meanwhile.
+        await Promise.allSettled(stuck.map(({ job, rank }) => job.kill(rank)));
         return;
       }
       this.#second.watch(running, () => {

@@ -81,6 +81,15 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
     repair,
     /** Loads a package or a file as a cell's import does. */
     load: names.__import,
+    /** Returns the names of the variables that cells have declared, in alphabetical order; imported names are included. */
+    declared(): readonly string[] {
+      let names: readonly string[] = [];
+      // The callback is called before `post` returns.
+      session.post('Runtime.globalLexicalScopeNames', {}, (_, reply) => {
+        names = reply?.names ?? [];
+      });
+      return names.map((name) => name.replace(/\$cell$/, '')).toSorted();
+    },
     /** Converts a position in a cell's compiled code to the position in its source. */
     toWritten: mapper.original,
     /** Returns a line of a cell's source; undefined if it is not known. */

@@ -51,6 +51,8 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   sampleVideo: 'run.sampleVideo',
   sample: 'run.sample',
   units: 'run.units',
+  copies: 'job.heal',
+  restore: 'job.heal',
   disposeRun: 'run.dispose',
   measure: 'a measurement',
   recover: 'recovery',

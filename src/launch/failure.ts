@@ -12,6 +12,8 @@ export type Failure =
       readonly exit: RankExit;
       readonly waiting: string;
       readonly said: string;
+      /** Whether job.heal() can start the rank again. */
+      readonly canHeal: boolean;
     }
   | { readonly kind: 'missing'; readonly text: string; readonly idle: readonly number[] }
   | { readonly kind: 'interrupted'; readonly waiting: string }
@@ -27,8 +29,12 @@ export interface FailedCall {
 /** Codes of errors that a rank throws because another rank failed or did not call a collective, or because of an interrupt. */
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
-/** The advice for a job whose rank has died. */
-export const AFTER_DEATH = 'the job cannot continue: await job.shutdown(), then launch again';
+/** Returns the advice for a job whose rank has died. */
+export function afterDeath(canHeal: boolean): string {
+  return canHeal
+    ? 'await job.heal() to start the rank again'
+    : 'the job cannot continue: await job.shutdown(), then launch again';
+}
 
 /** Returns the one error that a failed call throws; every rank's own error is in details.errors. */
 export function failureError(failure: Failure, call: FailedCall, numRanks: number): ShardlabError {
@@ -38,12 +44,12 @@ export function failureError(failure: Failure, call: FailedCall, numRanks: numbe
     case 'thrown':
       return thrownError(failure.rank, call, numRanks, errors);
     case 'died': {
-      const { rank, exit, said } = failure;
+      const { rank, exit, said, canHeal } = failure;
       const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
       return new ShardlabError(
         codeOfExit(exit),
         `rank ${rank}'s process ended (${describeExit(exit)}) while ${call.title} ran` +
-          `${explainExit(exit)}${waiting}${said}; ${AFTER_DEATH}`,
+          `${explainExit(exit)}${waiting}${said}; ${afterDeath(canHeal)}`,
         { details: { ...details, rank, exit }, rank },
       );
     }

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import type { ShowProgress } from '../cell';
-import { findInstallation, now, ShardlabError } from '../core';
+import { findInstallation, now, rankNames, ShardlabError } from '../core';
 import { createSegment, type Link, probeSharedMemory, SEGMENT_BYTES, type Segment } from '../wire';
 import { type ControlServer, type NodeControlServer, openControlServer } from './control/control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from './control/folder';
@@ -36,8 +36,21 @@ export interface Fleet {
   readonly link: Link | undefined;
   /** Receives the ranks' messages; a job sets its own listener. */
   listener: FleetListener;
+  /** Starts processes in the places of ended ones; undefined for ranks of PyTorch, whose launcher starts all ranks at once. */
+  readonly restart?: (restart: Restart) => Promise<void>;
   /** Asks all processes to end, kills those that do not, and removes the job's folder and memory. */
   end(): Promise<void>;
+}
+
+/** The ranks that a fleet starts again. */
+export interface Restart {
+  /** The ranks to start. */
+  readonly ranks: readonly number[];
+  /** The number of ranks afterwards. If it changes, all processes end first, and `ranks` must name all new ranks. */
+  readonly world: number;
+  readonly progress: ShowProgress;
+  /** Ends the start: the new processes are killed, and the old state of the fleet remains. */
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -46,46 +59,196 @@ export interface Fleet {
  */
 export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Promise<Fleet> {
   checkOpenFiles(plan.ranks, 'wasm');
-  const folder = createJobFolder();
-  const processes: RankProcess[] = [];
-  const starting = new StartReports((numReady) => progress(numReady, plan.ranks));
-  let control: NodeControlServer | undefined;
-  let segment: Segment | undefined;
-  const killAll = (): void => {
-    for (const rank of processes) rank.kill();
-    removeJobFolder(folder);
-  };
-  process.on('exit', killAll);
-  const end = async (): Promise<void> => {
-    await endProcesses(processes, control);
-    process.off('exit', killAll);
-    control?.close();
-    segment?.close();
-    removeJobFolder(folder);
-  };
+  const fleet = new NodeFleet(plan, createJobFolder());
   try {
-    segment = createJobSegment(plan.transport);
-    const { link, baseDir, engine } = plan;
-    const fleet = {
-      processes,
-      folder,
-      baseDir,
-      engine,
-      segment,
-      link,
-      end,
-      listener: starting as FleetListener,
-    };
-    control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
-    const controlled = Object.assign(fleet, { control });
-    await startProcesses(plan, controlled);
-    const reports = await starting.all(processes, plan.startSeconds);
-    return Object.assign(controlled, { reports });
+    await fleet.open();
+    await fleet.restart({
+      ranks: firstRanks(plan.ranks),
+      world: plan.ranks,
+      progress,
+      signal: new AbortController().signal,
+    });
+    return fleet;
   } catch (error) {
-    for (const rank of processes) rank.kill();
-    await end();
+    await fleet.end();
     throw launchError(error);
   }
+}
+
+/** What all ranks of a job get when they start. */
+interface StartPlace {
+  readonly world: number;
+  readonly searchPaths: readonly string[];
+  readonly masterPort: number;
+  readonly planeAddresses: readonly string[];
+}
+
+/** The processes of this library's engine, which this process starts itself. */
+class NodeFleet implements Fleet {
+  readonly processes: RankProcess[] = [];
+  readonly reports: ReadyReport[] = [];
+  readonly folder: string;
+  listener: FleetListener = NOBODY;
+  segment: Segment | undefined;
+  readonly #plan: LaunchPlan;
+  /** Processes that are not ready yet. */
+  readonly #starting = new Set<RankProcess>();
+  #control: NodeControlServer | undefined;
+  #place: StartPlace | undefined;
+
+  constructor(plan: LaunchPlan, folder: string) {
+    this.#plan = plan;
+    this.folder = folder;
+    process.on('exit', this.#killAll);
+  }
+
+  get engine(): LaunchPlan['engine'] {
+    return this.#plan.engine;
+  }
+
+  get baseDir(): string {
+    return this.#plan.baseDir;
+  }
+
+  get link(): Link | undefined {
+    return this.#plan.link;
+  }
+
+  get control(): NodeControlServer {
+    if (this.#control !== undefined) return this.#control;
+    throw new ShardlabError('INTERNAL', 'the fleet has no control server yet');
+  }
+
+  /** Makes the memory and the links that ranks will share. */
+  async open(): Promise<void> {
+    this.segment = createJobSegment(this.#plan.transport);
+    this.#control = await openControlServer(this.folder, (rank, message) =>
+      this.listener.receive(rank, message),
+    );
+  }
+
+  /** Starts ranks; see `Fleet.restart`. Throws: LAUNCH with a rank's last output, INTERRUPTED; then no new process remains. */
+  async restart({ ranks, world, progress, signal }: Restart): Promise<void> {
+    if (signal.aborted) throw interruptedStart(ranks);
+    if (this.#place !== undefined && this.#place.world !== world) await this.#empty();
+    this.#place ??= await this.#placeOf(world);
+    const place = this.#place;
+    const before = this.listener;
+    const reports = new StartReports((numReady) => progress(numReady, ranks.length));
+    this.listener = {
+      receive: (rank, message) => {
+        reports.receive(rank, message);
+        before.receive(rank, message);
+      },
+      written: (rank, name, text) => before.written(rank, name, text),
+    };
+    const stop = (): void => this.#killStarting();
+    signal.addEventListener('abort', stop);
+    try {
+      const started = await this.#startAll(ranks, place);
+      if (signal.aborted) stop();
+      const ready = await reports.all(started, this.#plan.startSeconds);
+      started.forEach((rank, i) => {
+        const report = ready[i];
+        this.processes[rank.rank] = rank;
+        if (report !== undefined) this.reports[rank.rank] = report;
+      });
+      this.processes.length = world;
+      this.reports.length = world;
+      this.#starting.clear();
+    } catch (error) {
+      this.#killStarting();
+      await Promise.all([...this.#starting].map(({ exited }) => exited));
+      this.#starting.clear();
+      throw signal.aborted ? interruptedStart(ranks) : error;
+    } finally {
+      signal.removeEventListener('abort', stop);
+      this.listener = before;
+    }
+  }
+
+  async end(): Promise<void> {
+    this.#killStarting();
+    await endProcesses(
+      [...this.processes.filter((rank) => rank !== undefined), ...this.#starting],
+      this.#control,
+    );
+    process.off('exit', this.#killAll);
+    this.#control?.close();
+    this.segment?.close();
+    removeJobFolder(this.folder);
+  }
+
+  readonly #killAll = (): void => {
+    for (const rank of this.processes) rank?.kill();
+    this.#killStarting();
+    removeJobFolder(this.folder);
+  };
+
+  #killStarting(): void {
+    for (const rank of this.#starting) rank.kill();
+  }
+
+  /** Ends all processes and their memory, for ranks of another number, whose groups have other layouts. */
+  async #empty(): Promise<void> {
+    await endProcesses(this.processes, this.#control);
+    this.#place = undefined;
+    if (this.segment === undefined) return;
+    this.segment.close();
+    this.segment = createJobSegment(this.#plan.transport);
+  }
+
+  async #placeOf(world: number): Promise<StartPlace> {
+    return {
+      world,
+      searchPaths: sitePackages(process.env, findInstallation()),
+      masterPort: await freePort(),
+      planeAddresses: this.segment === undefined ? await addressesIn(this.folder, world) : [],
+    };
+  }
+
+  /** Starts processes; if one does not start, throws when all others have started or failed. */
+  async #startAll(ranks: readonly number[], place: StartPlace): Promise<RankProcess[]> {
+    const started = await Promise.allSettled(ranks.map((rank) => this.#start(rank, place)));
+    const failed = started.find((result) => result.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+    return started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  }
+
+  async #start(rank: number, { masterPort, ...place }: StartPlace): Promise<RankProcess> {
+    const { blas, memoryLimit, link, baseDir } = this.#plan;
+    const setup = {
+      rank,
+      ...place,
+      engine: 'wasm' as const,
+      blas,
+      memoryLimit: memoryLimit ?? null,
+      link: link ?? null,
+      baseDir,
+      segmentBytes: this.segment?.bytes ?? null,
+      control: this.control.address,
+      folder: this.folder,
+      startedSeconds: now(),
+    };
+    const started = await startRankProcess({
+      rank,
+      env: rankEnvironment(setup, process.env, masterPort),
+      segmentFd: this.segment?.fd,
+      written: (name, text) => this.listener.written(rank, name, text),
+    });
+    this.#starting.add(started);
+    return started;
+  }
+}
+
+/** Receives the messages of ranks before a job listens. */
+const NOBODY: FleetListener = { receive: () => undefined, written: () => undefined };
+
+function interruptedStart(ranks: readonly number[]): ShardlabError {
+  return new ShardlabError(
+    'INTERRUPTED',
+    `the start of ${rankNames(ranks)} was interrupted; await job.heal() to start again`,
+  );
 }
 
 /**
@@ -108,51 +271,6 @@ function launchError(cause: unknown): unknown {
   if (cause instanceof ShardlabError || !(cause instanceof Error) || !('code' in cause)) return cause;
   const text = `the job could not be started: ${cause.message} (${cause.code})${limitBehind(cause)}`;
   return new ShardlabError('LAUNCH', text, { cause });
-}
-
-async function startProcesses(
-  plan: LaunchPlan,
-  fleet: Omit<Fleet, 'reports' | 'processes' | 'control'> & {
-    readonly processes: RankProcess[];
-    readonly control: NodeControlServer;
-  },
-): Promise<void> {
-  const { processes, folder, segment } = fleet;
-  const installation = findInstallation();
-  const searchPaths = sitePackages(process.env, installation);
-  const masterPort = await freePort();
-  const planeAddresses = segment === undefined ? await addressesIn(folder, plan.ranks) : [];
-  const start = async (rank: number): Promise<void> => {
-    const setup = {
-      rank,
-      world: plan.ranks,
-      engine: 'wasm' as const,
-      blas: plan.blas,
-      memoryLimit: plan.memoryLimit ?? null,
-      link: plan.link ?? null,
-      baseDir: plan.baseDir,
-      searchPaths,
-      planeAddresses,
-      segmentBytes: segment?.bytes ?? null,
-      control: fleet.control.address,
-      folder,
-      startedSeconds: now(),
-    };
-    const env = rankEnvironment(setup, process.env, masterPort);
-    processes[rank] = await startRankProcess({
-      rank,
-      env,
-      segmentFd: segment?.fd,
-      written: (name, text) => fleet.listener.written(rank, name, text),
-    });
-  };
-  const started = await Promise.allSettled(firstRanks(plan.ranks).map(start));
-  const failed = started.find((result) => result.status === 'rejected');
-  if (failed === undefined) return;
-  // The list has gaps for ranks that did not start; the caller ends the processes in the list.
-  const alive = processes.filter((rank) => rank !== undefined);
-  processes.splice(0, processes.length, ...alive);
-  throw failed.reason;
 }
 
 async function endProcesses(

@@ -11,7 +11,7 @@ const WORLD = 0;
  */
 export class RankGroups {
   readonly #supervisor: Supervisor;
-  readonly #numRanks: number;
+  #numRanks: number;
   readonly #made = new Map<number, Promise<GroupRef>>();
   #attempts = WORLD;
 
@@ -31,6 +31,12 @@ export class RankGroups {
       this.#made.delete(size);
       throw error;
     }
+  }
+
+  /** Forgets all groups, after ranks were started again; the job then has `numRanks` ranks. */
+  forget(numRanks: number): void {
+    this.#made.clear();
+    this.#numRanks = numRanks;
   }
 
   async #make(size: number): Promise<GroupRef> {

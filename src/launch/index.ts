@@ -7,6 +7,7 @@ export type { Measurement } from './control/measurement';
 export type {
   CellStep,
   ComparedReplicas,
+  CopyRestored,
   EvaluatedStep,
   FromRank,
   GroupRef,
@@ -35,7 +36,14 @@ export {
   type TorchState,
 } from './control/torch-messages';
 export { type RankVariables, requireName, requireVariables, type VariableNamed } from './control/variables';
-export { FAREWELL_MS, type Fleet, type FleetListener, freePort, StartReports, startFleet } from './fleet';
+export {
+  FAREWELL_MS,
+  type Fleet,
+  type FleetListener,
+  freePort,
+  StartReports,
+  startFleet,
+} from './fleet';
 export { RankGroups } from './groups';
 export { availableMemory } from './host-memory';
 export { type LoadProbe, openLoadProbe } from './load-probe';
@@ -54,7 +62,7 @@ export { currentRankScope } from './rank/scope-host';
 export { startRank } from './rank/start';
 export { describeExit, killGroup, type RankExit, type RankProcess } from './rank-process';
 export { sitePackages } from './site-packages';
-export { Supervisor } from './supervisor';
+export { type RankNames, Supervisor } from './supervisor';
 export * as systemLimits from './system-limits';
 export { describeCollective } from './waits';
 export { createWhy, type Why } from './why';

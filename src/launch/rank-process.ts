@@ -30,8 +30,8 @@ export interface RankProcess {
   readonly state: string | undefined;
   /** The last characters of the process's standard error, without console output. */
   readonly stderrTail: string;
-  /** Sends SIGKILL to the rank's whole process group; has no effect when the process has ended. */
-  kill(): void;
+  /** Sends a signal, by default SIGKILL, to the rank's whole process group; has no effect when the process has ended. */
+  kill(signal?: NodeJS.Signals): void;
 }
 
 export interface RankProcessOptions {
@@ -116,10 +116,10 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
     get stderrTail() {
       return tail.trim();
     },
-    kill: () => {
+    kill: (signal) => {
       if (exit !== undefined) return;
       killedByJob = true;
-      killGroup(pid);
+      killGroup(pid, signal);
     },
   };
 }
@@ -145,10 +145,10 @@ export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circu
   return { ...exit, cause: oomKills > 0 ? 'memory' : 'unknown' };
 }
 
-/** Kills a process group; has no effect if the group has ended. */
-export function killGroup(pid: number): void {
+/** Sends a process group a signal, by default SIGKILL; has no effect if the group has ended. */
+export function killGroup(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {
-    process.kill(-pid, 'SIGKILL');
+    process.kill(-pid, signal);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }

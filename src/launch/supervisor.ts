@@ -1,89 +1,29 @@
 import { describeActivity, interruptChildren, unbroken } from '../cell';
-import { ConfigError, now, rankNames, type Seconds, ShardlabError } from '../core';
+import { ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
 import type { Situation, WaitingIn } from './control/situation';
-import { findDeadlock } from './deadlock';
 import { SaveDesk, StatusDesk, supply } from './desks';
-import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
-import type { Fleet, FleetListener } from './fleet';
+import { abortReason, afterDeath, type Failure, failureError } from './failure';
+import type { Fleet, FleetListener, Restart } from './fleet';
 import { HangWatch } from './hang-watch';
-import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
-import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective } from './waits';
+import { findMissing, watchForMissing } from './missing';
+import {
+  codeOfExit,
+  describeExit,
+  explainExit,
+  lastWords,
+  type RankExit,
+  type RankProcess,
+} from './rank-process';
+import { requireNoWalk } from './walked-calls';
 import { explain, type Why } from './why';
 
-/** Time between two checks. */
-const POLL_MS = 125;
-/** While all ranks work, this number of checks is left out after each check. */
-const MOST_SKIPPED = 7;
-
-/**
- * Finds ranks that have waited longer than the grace period for a rank that has also been idle for longer than this period, and
- * ranks that wait for each other.
- */
-export function findMissing(
-  situations: ReadonlyMap<number, Situation>,
-  idle: readonly number[],
-  at: Seconds = now(),
-): MissingCollective | undefined {
-  const idleLong = idle.filter((rank) => {
-    const situation = situations.get(rank);
-    return situation?.state === 'idle' && !situation.hasBackground && at - situation.since > GRACE_SECONDS;
-  });
-  for (const wait of findWaits(situations)) {
-    const absent = wait.waitsFor.filter((rank) => idleLong.includes(rank));
-    if (absent.length === 0 || at - wait.since <= GRACE_SECONDS) continue;
-    const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
-    const text =
-      `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}, but ${rankNames(absent)} ended without calling it; ` +
-      `let every rank of the group call ${calledAs(wait.collective)}, or make a group of the ranks that call it`;
-    return { text, idle: absent };
-  }
-  return findDeadlock(situations, at);
-}
-
-/**
- * Checks at intervals, and reports a missing collective only if two checks in a row find it, because between two collectives
- * of a comm thread a rank can look idle for a moment. While `isBusy` is true, checks are rarer. The returned function ends the checks.
- */
-function watchForMissing(
-  look: () => Promise<MissingCollective | undefined>,
-  report: (missing: MissingCollective) => void,
-  isBusy: () => boolean,
-): () => void {
-  let before: string | undefined;
-  let numSkipped = 0;
-  let timer: NodeJS.Timeout | undefined;
-  let hasEnded = false;
-  const again = (): void => {
-    timer = setTimeout(() => {
-      numSkipped = isBusy() && numSkipped < MOST_SKIPPED ? numSkipped + 1 : 0;
-      if (numSkipped > 0) {
-        again();
-        return;
-      }
-      void look().then((missing) => {
-        if (hasEnded) return;
-        if (missing !== undefined && missing.text === before) report(missing);
-        before = missing?.text;
-        again();
-      });
-    }, POLL_MS);
-  };
-  again();
-  return () => {
-    hasEnded = true;
-    clearTimeout(timer);
-  };
-}
-
-/**
- * Returns the function that the user called. A library function writes its own name as the module, as 'FSDP.optimStateDict()'.
- */
-function calledAs({ op, module }: WaitingIn): string {
-  return module.endsWith('()') ? `${module}, not rank 0 alone` : op;
-}
+/** Why ranks of PyTorch are not started again one by one. */
+const NO_HEAL_ON_TORCH =
+  "job.heal() needs ranks of this library's engine: torchrun, which starts the ranks of PyTorch, starts them only together; await " +
+  'job.shutdown(), launch again, and continue from a checkpoint with job.train(config).load(folder)';
 
 /*
  * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag (in
@@ -91,7 +31,8 @@ function calledAs({ op, module }: WaitingIn): string {
  * that still runs. After a rank's failure, calls on other ranks end in the same two stages, with more time between the stages.
  *
  * [Note: recovery] After a failure, when no rank runs a call any more, the segment gets a new epoch, and every rank
- * restores its engine's scopes and restarts its groups. The failed call ends after this, so the next cell works.
+ * restores its engine's scopes and restarts its groups. The failed call ends after this, so the next cell works. If a rank's
+ * process has ended, this waits for `heal`, which first starts the rank again.
  */
 
 /** Couriers act on a user's interrupt at once. If code still runs 50 to 250 ms later, they terminate this code. */
@@ -122,8 +63,14 @@ export class Supervisor implements FleetListener {
   #nextId = 1;
   #numInterrupts = 0;
   #pending: Cancellation | undefined;
-  /** Why the job cannot continue: a rank's process ended (RANK_DIED, OUT_OF_MEMORY), or recovery failed. */
+  /** Why ranks get no work: a rank's process ended (RANK_DIED, OUT_OF_MEMORY), or recovery failed. */
   #broken: ShardlabError | undefined;
+  /** What follows from the ends of processes: reports, and the cancellation of calls. */
+  #deaths: Promise<void> = Promise.resolve();
+  /** Ends the start of ranks that `heal` starts again. */
+  #restart: AbortController | undefined;
+  /** The epoch of ranks that share no memory. */
+  #epoch = 1;
   #closed = false;
 
   /** Makes this supervisor the receiver of the messages of the fleet's ranks. */
@@ -131,7 +78,7 @@ export class Supervisor implements FleetListener {
     this.#fleet = fleet;
     this.#desk = new StatusDesk(fleet.control);
     fleet.listener = this;
-    for (const { rank, exited } of fleet.processes) void exited.then((exit) => this.#died(rank, exit));
+    for (const process of fleet.processes) this.#watchEnd(process);
   }
 
   /**
@@ -147,7 +94,7 @@ export class Supervisor implements FleetListener {
     since = this.#numInterrupts,
   ): Promise<unknown[]> {
     this.#assertUsable();
-    this.#requireNoWalk(ranks);
+    requireNoWalk(this.#running, ranks);
     const release = await this.#locks.acquire(ranks);
     try {
       while (this.#pending !== undefined) await this.#pending.recovered;
@@ -253,6 +200,7 @@ export class Supervisor implements FleetListener {
   /** Stops the calls that run or wait for ranks; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.refuseWaiting();
+    this.#restart?.abort();
     // The calls have ended, and an interrupted recovery would end the job.
     if (this.#pending?.isRecovering === true) return this.#pending.recovered;
     if (this.#pending !== undefined) {
@@ -274,7 +222,74 @@ export class Supervisor implements FleetListener {
   /** Refuses further calls, and makes the running calls fail. */
   close(): void {
     this.#closed = true;
+    this.#restart?.abort();
     this.#fail({ kind: 'closed' }, INTERRUPT_DELAY_MS);
+  }
+
+  /**
+   * Returns the ranks whose processes have ended, when all consequences of their ends are over. Throws: CLOSED, and the error of
+   * a recovery that failed although all processes run.
+   */
+  async deadRanks(): Promise<number[]> {
+    const ended = this.#fleet.processes.filter(({ exit }) => exit !== undefined);
+    await Promise.all(ended.map(({ exited }) => exited));
+    await this.#deaths;
+    await this.#pending?.recovered;
+    if (ended.length === 0) this.#assertUsable();
+    return ended.map(({ rank }) => rank);
+  }
+
+  /**
+   * Starts `ranks` again in the places of ended processes, and begins a new epoch with all ranks. If `world` is another number
+   * of ranks, all processes end first. `since` is the number of interrupts when the user's call began. Returns, by rank, the names
+   * that cells have declared there. Throws: INTERRUPTED, LAUNCH, RANK_DIED; then the job waits for another `heal`.
+   */
+  async heal({ ranks, world, progress }: Omit<Restart, 'signal'>, since: number): Promise<RankNames[]> {
+    const { restart, processes } = this.#fleet;
+    this.#assertOpen();
+    if (restart === undefined) throw new ShardlabError('ENGINE', NO_HEAL_ON_TORCH);
+    const release = await this.#locks.acquire(processes.map(({ rank }) => rank));
+    const starting = new AbortController();
+    this.#restart = starting;
+    try {
+      if (this.#numInterrupts !== since) starting.abort();
+      await restart.call(this.#fleet, { ranks, world, progress, signal: starting.signal });
+      // If other processes have ended for this, their ends are handled first.
+      await this.#deaths;
+      await this.#pending?.recovered;
+      this.#assertOpen();
+      for (const rank of ranks) {
+        const process = this.#fleet.processes[rank];
+        if (process !== undefined) this.#watchEnd(process);
+        this.damages.delete(rank);
+      }
+      return await this.#reunite(ranks);
+    } finally {
+      this.#restart = undefined;
+      release();
+    }
+  }
+
+  /** Begins an epoch with ranks that were started again. */
+  async #reunite(lost: readonly number[]): Promise<RankNames[]> {
+    const dead = this.#fleet.processes.find(({ exit }) => exit !== undefined);
+    if (dead?.exit !== undefined) {
+      this.#broken = this.#deathOf(dead.rank, dead.exit);
+      throw this.#broken;
+    }
+    this.#broken = undefined;
+    const pending = new Cancellation(STUCK_MS, () => this.#killRunning());
+    this.#pending = pending;
+    pending.isRecovering = true;
+    try {
+      const call = await this.#beginEpoch(lost);
+      const broken = this.#broken as ShardlabError | undefined; // a rank may have died meanwhile
+      if (broken !== undefined) throw broken;
+      return call.ranks.map((rank) => namesIn(call.outcomes.get(rank)));
+    } finally {
+      this.#pending = undefined;
+      pending.finish();
+    }
   }
 
   async #execute(call: RankCall): Promise<unknown[]> {
@@ -310,7 +325,7 @@ export class Supervisor implements FleetListener {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);
       else
         void this.why().then((why) => {
-          // Meanwhile the call may have ended, or the ranks may have gone on.
+          // Meanwhile the call may have ended, or the ranks may have continued.
           if (this.#hangs === watch) this.hanging?.(why.waits.length > 0 ? why : undefined);
         });
     });
@@ -346,9 +361,7 @@ export class Supervisor implements FleetListener {
   #fail(reason: Failure, delayMs: number): void {
     if (this.#pending !== undefined) return;
     this.#endHangs();
-    this.#pending = new Cancellation(STUCK_MS, () => {
-      for (const rank of this.#running.keys()) this.#fleet.processes[rank]?.kill();
-    });
+    this.#pending = new Cancellation(STUCK_MS, () => this.#killRunning());
     for (const call of this.#running.values()) call.failure ??= reason;
     if (this.#running.size > 0) this.#abort(abortReason(reason));
     this.#sendInterrupt(delayMs);
@@ -380,15 +393,44 @@ export class Supervisor implements FleetListener {
   }
 
   async #recover(): Promise<void> {
-    if (this.#broken !== undefined || this.#closed) return;
-    // The reset begins a new epoch, in which collectives work again; no rank is in a collective now.
+    if (this.#broken === undefined && !this.#closed) await this.#beginEpoch();
+  }
+
+  /**
+   * Begins a new epoch, in which collectives work again; no rank is in a collective now. `lost` are ranks whose groups and
+   * variables ended with their processes.
+   */
+  async #beginEpoch(lost?: readonly number[]): Promise<RankCall> {
+    this.#epoch++;
     if (this.#fleet.segment !== undefined) this.#fleet.segment.reset();
-    else this.#tellAll({ type: 'reset' });
+    else this.#tellAll({ type: 'reset', epoch: this.#epoch });
     const ranks = this.#fleet.processes.map(({ rank }) => rank);
-    const call = createCall(this.#nextId++, ranks, { kind: 'recover' }, {});
+    const call = createCall(this.#nextId++, ranks, { kind: 'recover', ...(lost && { lost }) }, {});
     this.#send(call);
     await call.ended;
     if (call.failure !== undefined) this.#broken ??= this.#error(call.failure, call);
+    return call;
+  }
+
+  #killRunning(): void {
+    for (const rank of this.#running.keys()) this.#fleet.processes[rank]?.kill();
+  }
+
+  #watchEnd({ rank, exited }: RankProcess): void {
+    void exited.then((exit) => this.#died(rank, exit));
+  }
+
+  #deathOf(rank: number, exit: RankExit): ShardlabError {
+    return new ShardlabError(
+      codeOfExit(exit),
+      `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${afterDeath(this.#canHeal)}`,
+      { rank, details: { rank, exit } },
+    );
+  }
+
+  /** Whether ranks can be started again one by one. */
+  get #canHeal(): boolean {
+    return this.#fleet.restart !== undefined;
   }
 
   #died(rank: number, exit: RankExit): void {
@@ -398,18 +440,17 @@ export class Supervisor implements FleetListener {
       this.#endDead(rank, exit);
       return;
     }
-    this.#broken ??= new ShardlabError(
-      codeOfExit(exit),
-      `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${AFTER_DEATH}`,
-      { rank, details: { rank, exit } },
-    );
+    this.#broken ??= this.#deathOf(rank, exit);
     const process = this.#fleet.processes[rank];
     const said = process === undefined ? '' : lastWords(process);
     const others = [...this.#running.keys()].some((running) => running !== rank);
-    void (others ? this.#snapshot(`when rank ${rank} ended`) : Promise.resolve('')).then((waiting) => {
-      this.#fail({ kind: 'died', rank, exit, waiting, said }, CANCEL_DELAY_MS);
+    const before = this.#deaths;
+    const look = others ? this.#snapshot(`when rank ${rank} ended`) : Promise.resolve('');
+    const handled = look.then((waiting) => {
+      this.#fail({ kind: 'died', rank, exit, waiting, said, canHeal: this.#canHeal }, CANCEL_DELAY_MS);
       this.#endDead(rank, exit);
     });
+    this.#deaths = Promise.all([before, handled]).then(() => undefined);
   }
 
   #endDead(rank: number, exit: RankExit): void {
@@ -438,27 +479,22 @@ export class Supervisor implements FleetListener {
     return failureError(failure, call, this.#fleet.processes.length);
   }
 
-  /** Throws: CONFIG if a walk halts one of the ranks, because the ranks would begin the work only after the walk. */
-  #requireNoWalk(ranks: readonly number[]): void {
-    for (const [rank, call] of this.#running) {
-      if (!ranks.includes(rank) || !isWalked(call)) continue;
-      throw new ConfigError(
-        `a walk halts ${rankNames(call.ranks)} in ${call.title}; end it with await walk.live() before other work on these ranks`,
-      );
-    }
+  #assertUsable(): void {
+    this.#assertOpen();
+    if (this.#broken !== undefined) throw this.#broken;
   }
 
-  #assertUsable(): void {
-    if (this.#closed) {
-      throw new ShardlabError(
-        'CLOSED',
-        'this job was shut down; launch another one with sl.launch({ ranks })',
-      );
-    }
-    if (this.#broken !== undefined) throw this.#broken;
+  #assertOpen(): void {
+    if (!this.#closed) return;
+    throw new ShardlabError('CLOSED', 'this job was shut down; launch another one with sl.launch({ ranks })');
   }
 }
 
-function isWalked({ work }: RankCall): boolean {
-  return 'walks' in work && work.walks === true;
+/** Names that cells have declared in a rank. */
+export type RankNames = readonly string[];
+
+/** Returns the names that a rank reported when it recovered. */
+function namesIn(outcome: RankOutcome | undefined): RankNames {
+  // Ranks answer 'recover' with this type if ranks were lost.
+  return outcome?.ok === true && Array.isArray(outcome.value) ? (outcome.value as RankNames) : [];
 }

@@ -47,6 +47,7 @@ export type { DataToPrepare, PreparedData } from './data/prepared';
 export { inputParts, type VideoSettings, velocityPart, videosOf } from './data/video-batches';
 export type { EvaluationResult, Metrics } from './evaluation';
 export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './kernel-profile';
+export type { MemoryCheckpoints } from './memory-checkpoints';
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';
 export { limitsOf, type Sampling } from './sampling';
 export type { RankRows, StepResult } from './step-result';

@@ -25,6 +25,7 @@ import { wholeSizeOf } from './checkpoint/state/parts';
 import { stepCountsOf } from './checkpoint/state/training-state';
 import { taskOf } from './config-task';
 import { type EvaluationResult, evaluateTask, type Metrics, type ReportProgress } from './evaluation';
+import { MemoryCheckpoints } from './memory-checkpoints';
 import { ownTask } from './own-task';
 import { type ModelPasses, type PassUse, wholePasses } from './passes';
 import { pipelinePasses } from './pipeline-passes';
@@ -116,6 +117,11 @@ export class Trainer {
   /** Number of training steps so far. */
   get steps(): number {
     return this.#steps;
+  }
+
+  /** Returns an empty store for copies of this training and of trainings that continue it, one every `steps` steps. */
+  memoryCheckpoints(steps: number): MemoryCheckpoints {
+    return new MemoryCheckpoints(this.#options.engine, steps);
   }
 
   /** Runs one step. Its gradients are freed when the next step begins. */

@@ -179,6 +179,6 @@ describe('an interrupt of ranks in native calls', { skip: NO_PROC }, () => {
     assert.equal((await ended).reply.content.ename, 'ShardlabError[INTERRUPTED]');
     assert.equal(resultText(await client.execute('near')), '1');
     const [error] = contents(await client.execute('%%ranks\nrank'), 'error');
-    assert.match(String(error?.evalue), /rank 1's process ended \(SIGKILL\).*launch again/);
+    assert.match(String(error?.evalue), /rank 1's process ended \(SIGKILL\).*await job\.heal\(\)/);
   });
 });

@@ -209,6 +209,27 @@ describe('a %%ranks cell', () => {
     assert.equal(reply.content.ename, 'ShardlabError[RANK_DIED]');
     assert.equal(resultText(await client.execute('1 + 1')), '2');
   });
+
+  it('says how to heal the job, and after that what was lost, in the cells of the user', async () => {
+    const refused = (await client.execute('%%ranks\nlet mine = rank')).reply.content;
+    assert.equal(refused.ename, 'ShardlabError[RANK_DIED]');
+    assert.match(
+      String(refused.evalue),
+      /^rank 1's process ended \(SIGKILL\).*; await job\.heal\(\) to start the rank again$/,
+    );
+    const unhealed = (await client.execute('await job.heal()')).reply.content;
+    assert.equal(unhealed.ename, 'ShardlabError[CONFIG]');
+    assert.match(String(unhealed.evalue), /^run 1 has no copy of its state and no checkpoint/);
+    const healed = resultText(await client.execute('await job.heal({ fromStart: true })'));
+    assert.match(String(healed), /Run 1 begins again, from its first values; steps 1 to \d+ are repeated\./);
+    assert.match(shownText(await client.execute('%%ranks\nconst mine = rank; mine')), /1/);
+    await client.execute('await job.kill(0)');
+    const lost = resultText(await client.execute('await job.heal({ fromStart: true })'));
+    assert.match(
+      String(lost),
+      /^rank 0 runs again \(.*\)\.\nThe variables of cells there are lost: mine; run the cells that/,
+    );
+  });
 });
 
 describe('ranks of a notebook', { skip: NO_PROC }, () => {

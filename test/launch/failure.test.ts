@@ -72,10 +72,11 @@ test('the error of a dead rank says how the process ended, who waited, its last 
     exit,
     waiting: 'rank 0 waits',
     said: '; its last words: abort()',
+    canHeal: true,
   } as const;
   assert.equal(
     errorOf(failure, []).message,
     "rank 1's process ended (SIGABRT) while cell 8 ran; rank 0 waits; its last words: abort(); " +
-      'the job cannot continue: await job.shutdown(), then launch again',
+      'await job.heal() to start the rank again',
   );
 });

@@ -111,12 +111,12 @@ test('the death of a rank is a typed error in every rank that waits, and ends th
   assert.equal(error.code, 'RANK_DIED');
   assert.match(
     error.message,
-    /rank 1's process ended \(SIGKILL\) while cell 5 ran.*job\.shutdown\(\), then launch again/,
+    /rank 1's process ended \(SIGKILL\) while cell 5 ran.*await job\.heal\(\) to start the rank again/,
   );
   assert.equal((error.details.errors as Record<number, { code: string }>)[0]?.code, 'RANK_DIED');
   await assert.rejects(
     job.on(0).run(() => 1),
-    { code: 'RANK_DIED', message: /launch again/ },
+    { code: 'RANK_DIED', message: /await job\.heal\(\)/ },
   );
   assert.match((await job.status()).toText(), /ended \(SIGKILL\)/);
   await job.shutdown();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Situation } from '../../src/launch/control/situation';
-import { findMissing } from '../../src/launch/supervisor';
+import { findMissing } from '../../src/launch/missing';
 import { explain } from '../../src/launch/why';
 
 const WORLD = [0, 1, 2, 3];

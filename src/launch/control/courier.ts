@@ -90,7 +90,7 @@ class Courier {
         this.#controlBlock?.abort(message.reason);
         break;
       case 'reset':
-        this.#controlBlock?.reset();
+        this.#controlBlock?.reset(message.epoch);
         break;
       case 'grant':
         this.#grant(message.grant);

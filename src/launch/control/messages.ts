@@ -90,6 +90,8 @@ export type RankWork =
       readonly own: OwnSources | undefined;
       readonly init: string | readonly string[] | undefined;
       readonly group: GroupRef;
+      /** The number of steps after which each rank copies its state to the next rank; undefined: never. */
+      readonly copySteps?: number | undefined;
       readonly torch?: TorchModel | undefined;
     }
   | {
@@ -101,6 +103,7 @@ export type RankWork =
       readonly own: OwnSources | undefined;
       readonly before: GroupRef;
       readonly after: GroupRef;
+      readonly copySteps?: number | undefined;
     }
   /** Ends when the state was copied; later messages about `save` report the writing. */
   | {
@@ -176,10 +179,15 @@ export type RankWork =
       /** The captions' token ids; null for moving shapes, whose captions have words of their own. */
       readonly tokens: readonly (readonly number[])[] | null;
     } & VideoSampling)
-  | { readonly kind: 'disposeRun'; readonly run: number }
+  /** Returns the steps of which the rank has copies. */
+  | { readonly kind: 'copies'; readonly run: number }
+  /** Gives the model, which was built again, the copied state of a step; returns what `CopyRestored` says. */
+  | { readonly kind: 'restore'; readonly run: number; readonly step: number }
+  | { readonly kind: 'disposeRun'; readonly run: number; readonly keepsCopies?: boolean }
   | PythonWork
   | { readonly kind: 'measure'; readonly measurement: Measurement }
-  | { readonly kind: 'recover' };
+  /** Makes a rank usable again; with `lost`, ranks were started again, and the rank returns the names that cells have declared. */
+  | { readonly kind: 'recover'; readonly lost?: readonly number[] };
 
 /** The result of a rank's work. Structured clone must be able to copy `value`. */
 export type RankOutcome =
@@ -190,6 +198,12 @@ export type RankOutcome =
 export interface StepGrant {
   readonly granted: number;
   readonly isFinal: boolean;
+}
+
+/** The counts with which a run continues after its copied state was restored. */
+export interface CopyRestored {
+  readonly step: number;
+  readonly numUpdates: number;
 }
 
 /** A rank's report of one training step. */
@@ -258,7 +272,8 @@ export type ToRank =
   | { readonly type: 'interrupt'; readonly delayMs: number }
   /** Writes the abort word of a rank whose control block the launcher cannot write, because ranks share no memory. */
   | { readonly type: 'abort'; readonly reason: AbortReason }
-  | { readonly type: 'reset' }
+  /** Begins an epoch in a rank whose control block the launcher cannot write. */
+  | { readonly type: 'reset'; readonly epoch: number }
   | { readonly type: 'grant'; readonly grant: StepGrant }
   /** The number of points that the rank may pass in the walked work; Infinity: it goes on without halts. */
   | { readonly type: 'walk'; readonly passes: number }

@@ -24,6 +24,7 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
         plane: 'none',
         beginWork: () => undefined,
         sweep: () => undefined,
+        forget: () => undefined,
         close: () => Promise.resolve(),
       };
       const warn = (): void => undefined;

@@ -5,6 +5,7 @@ import { explainProcess } from '../../ledger';
 import {
   createTrainer,
   firstStateOf,
+  type MemoryCheckpoints,
   type RankProgress,
   type StepResult,
   type Trainer,
@@ -13,7 +14,7 @@ import {
 } from '../../training';
 import type { ProcessGroup, World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
-import type { GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
+import type { CopyRestored, GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
@@ -30,6 +31,9 @@ const NUM_CURVES = 2;
 
 /** Buffers of cells and functions belong to no run. */
 const NO_RUN = 0;
+
+/** The launcher's number of the group of all ranks. */
+const WORLD = 0;
 
 /** Work that belongs to a run. */
 export type TrainingWork = Exclude<
@@ -65,6 +69,8 @@ export class RankTraining {
   readonly #parts: RankTrainingParts;
   readonly #saves: RankSaves;
   readonly #runs = new Map<number, RunOnRank>();
+  /** The copies of runs that have in-memory checkpoints. */
+  readonly #copies = new Map<number, MemoryCheckpoints>();
   /** Groups of the job's first ranks, by the launcher's number; null if this rank is not a member. */
   readonly #groups = new Map<number, ProcessGroup | null>();
   /** A trainer that is built and not in use yet; it is disposed if the work fails. */
@@ -73,7 +79,7 @@ export class RankTraining {
 
   constructor(parts: RankTrainingParts) {
     this.#parts = parts;
-    this.#groups.set(0, parts.group);
+    this.#groups.set(WORLD, parts.group);
     this.#saves = new RankSaves(parts);
   }
 
@@ -102,6 +108,8 @@ export class RankTraining {
       }
       case 'load': {
         const { trainer, group } = this.#run(work.run);
+        // The copies are of the values before the load.
+        this.#copies.get(work.run)?.clear();
         return this.#saves.load(work, trainer, group, report);
       }
       case 'probe':
@@ -119,8 +127,12 @@ export class RankTraining {
         return undefined;
       case 'units':
         return unitFacts(this.#run(work.run).trainer.model);
+      case 'copies':
+        return this.#copies.get(work.run)?.steps ?? [];
+      case 'restore':
+        return this.#restore(work);
       case 'disposeRun':
-        return this.#dispose(work.run);
+        return this.#dispose(work.run, work.keepsCopies);
       default:
         return work satisfies never;
     }
@@ -132,6 +144,12 @@ export class RankTraining {
     this.#parts.recorder.enter(NO_RUN);
     this.#dropUnfinished();
     for (const { trainer } of this.#runs.values()) trainer.recover();
+    for (const copies of this.#copies.values()) copies.recover();
+  }
+
+  /** Forgets the groups of the job's first ranks, which the launcher makes again after ranks were started again. */
+  forgetGroups(): void {
+    for (const id of this.#groups.keys()) if (id !== WORLD) this.#groups.delete(id);
   }
 
   #makeGroup({ id, size }: GroupRef): void {
@@ -142,7 +160,7 @@ export class RankTraining {
 
   /** Builds a run's model and returns its number of parameters. */
   async #create(
-    { run, config, data, own, init, group }: TrainingWork & { kind: 'train' },
+    { run, config, data, own, init, group, copySteps }: TrainingWork & { kind: 'train' },
     report: (progress: RankProgress) => void,
   ): Promise<number> {
     const first = firstStateOf(config as TrainConfig, init);
@@ -157,6 +175,7 @@ export class RankTraining {
       };
       const trainer = await this.#build(run, parts);
       this.#use(run, { trainer, group: this.#group(group) });
+      this.#copyEvery(run, copySteps);
       return trainer.numParams;
     } finally {
       first?.close();
@@ -202,7 +221,11 @@ export class RankTraining {
     );
     old?.trainer.dispose();
     this.#runs.delete(run);
-    if (trainer !== undefined) this.#use(run, { trainer, group: this.#group(after) });
+    this.#copies.get(run)?.clear();
+    if (trainer !== undefined) {
+      this.#use(run, { trainer, group: this.#group(after) });
+      this.#copyEvery(run, work.copySteps);
+    }
     return moved;
   }
 
@@ -253,7 +276,7 @@ export class RankTraining {
     const { trainer, group } = this.#run(run);
     const { engine, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);
-    const result = this.#stepOf(trainer);
+    const result = this.#stepOf(run);
     const memory = engine.memory;
     const record = recorder.endStep({
       loss: result.loss,
@@ -269,13 +292,31 @@ export class RankTraining {
     return { result, record: { ...record, world: group.size } };
   }
 
-  #stepOf(trainer: Trainer): StepResult {
+  /** Runs one step, and copies its state if a copy is due. */
+  #stepOf(run: number): StepResult {
+    const { trainer, group } = this.#run(run);
+    const copies = this.#copies.get(run);
     this.#isStepping = true;
     try {
-      return trainer.step();
+      const result = trainer.step();
+      if (copies?.isDue(trainer.steps, group) === true) copies.take(trainer, group);
+      return result;
     } finally {
       this.#isStepping = false;
     }
+  }
+
+  /** Makes copies of a run from now on; copies that the rank has stay. */
+  #copyEvery(run: number, steps: number | undefined): void {
+    if (steps === undefined || this.#copies.has(run)) return;
+    this.#copies.set(run, this.#run(run).trainer.memoryCheckpoints(steps));
+  }
+
+  #restore({ run, step }: TrainingWork & { kind: 'restore' }): CopyRestored {
+    const { trainer, group } = this.#run(run);
+    const copies = this.#copies.get(run) ?? this.#missing(`copies of run ${run}`);
+    const { steps, optimizerSteps } = this.#within(run, () => copies.restore(trainer, group, step));
+    return { step: steps, numUpdates: optimizerSteps };
   }
 
   /** Assigns the buffers that `work` makes to the run. */
@@ -289,8 +330,12 @@ export class RankTraining {
     }
   }
 
-  #dispose(run: number): void {
+  #dispose(run: number, keepsCopies = false): void {
     this.#dropUnfinished();
+    if (!keepsCopies) {
+      this.#copies.get(run)?.clear();
+      this.#copies.delete(run);
+    }
     this.#runs.get(run)?.trainer.dispose();
     this.#runs.delete(run);
     // The run's groups for tensors, stages and sequences give their memory back at once.

@@ -46,7 +46,7 @@ const TASK_CALL = "globalThis[Symbol.for('shardlab.task')]()";
 /** The parts that a rank's main thread needs. */
 export interface RankWorkerParts {
   readonly courier: CourierHandle;
-  readonly world: Pick<World, 'beginWork'>;
+  readonly world: Pick<World, 'beginWork' | 'forget'>;
   readonly evaluator: Evaluator;
   readonly engine: Engine;
   readonly scope: RankScope;
@@ -199,10 +199,20 @@ export class RankWorker {
       case 'recover':
         steps.forget();
         engine.recover();
-        return training.recover();
+        return this.#recover(work.lost);
       default:
         return training.perform(this.#id, work, courier);
     }
+  }
+
+  /** Makes runs usable again; if ranks were started again, returns the names that cells have declared here. */
+  #recover(lost: readonly number[] | undefined): readonly string[] | undefined {
+    const { training, world, evaluator } = this.#parts;
+    training.recover();
+    if (lost === undefined) return undefined;
+    world.forget(lost);
+    training.forgetGroups();
+    return evaluator.declared();
   }
 
   /** Shows a cell's last value. If the value's own display code does not end, an interrupt ends the wait for it. */

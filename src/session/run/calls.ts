@@ -37,6 +37,8 @@ export interface RunParts extends RunHome {
   readonly data: PreparedData | undefined;
   /** The user's functions; undefined if there are none. */
   readonly own: OwnWork | undefined;
+  /** The number of steps after which ranks copy their states to each other; undefined: never. */
+  readonly copySteps?: number | undefined;
 }
 
 /** The kinds of work that a run sends to its ranks. */
@@ -51,9 +53,11 @@ export class RunCalls {
   readonly #supervisor: Supervisor;
   readonly #torch: TorchRun | undefined;
   #ended: ShardlabError | undefined;
+  /** Why the run waits for job.heal(): ranks that held parts of it have ended, or they may hold different parameters. */
+  #lost: ShardlabError | undefined;
   /** Whether ranks have got the newest work. */
   #hasBegun = false;
-  #saved: string | undefined;
+  #saved: SavedRun | undefined;
   /** The number of interrupts when the user's call began whose work this is; undefined between such calls. */
   #since: number | undefined;
 
@@ -83,7 +87,7 @@ export class RunCalls {
    * ranks.
    */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
-    if (this.#ended !== undefined) throw this.#ended;
+    if (this.ended !== undefined) throw this.ended;
     this.#hasBegun = false;
     const begins = (): void => {
       sink.begins?.();
@@ -117,6 +121,11 @@ export class RunCalls {
   breakOff(what: string, cause: unknown): void {
     if (!this.#hasBegun) return;
     const why = cause instanceof Error ? cause.message : String(cause);
+    if (this.#torch === undefined && isDeath(cause)) {
+      const from = this.#saved === undefined ? '' : ` from '${this.#saved.path}' or a newer copy`;
+      this.lose(`this run broke off ${what}; await job.heal() continues it${from}. It ended with: ${why}`);
+      return;
+    }
     this.#ended ??= new ShardlabError(
       'CLOSED',
       `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
@@ -124,36 +133,66 @@ export class RunCalls {
     );
   }
 
-  /** The error that says why the run has ended; undefined if the run has not ended. */
+  /** The error that says why the run has ended or waits for job.heal(); undefined if the run works. */
   get ended(): ShardlabError | undefined {
-    return this.#ended;
+    return this.#ended ?? this.#lost;
   }
 
-  /** Stores the path of the newest checkpoint; errors of an ended run then say how to continue from it. */
-  saved(path: string | undefined): void {
-    this.#saved = path;
+  /** Refuses work until `found` is called. */
+  lose(why: string): void {
+    this.#lost = new ShardlabError('CLOSED', why);
+  }
+
+  /** Whether the run waits for job.heal(). */
+  get isLost(): boolean {
+    return this.#lost !== undefined && this.#ended === undefined;
+  }
+
+  /** Accepts work again. */
+  found(): void {
+    this.#lost = undefined;
+  }
+
+  /** Stores the newest checkpoint; errors of an ended run then say how to continue from it. */
+  saved(newest: SavedRun | undefined): void {
+    this.#saved = newest;
   }
 
   /** The newest complete checkpoint. */
-  get newestCheckpoint(): string | undefined {
+  get newestCheckpoint(): SavedRun | undefined {
     return this.#saved;
   }
 
-  /** Frees the model on ranks. */
-  async free(numRanks: number): Promise<void> {
-    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run: this.#run }, {});
+  /** Frees the model on ranks; with `keepsCopies`, the ranks keep the copies of its states. */
+  async free(numRanks: number, keepsCopies = false): Promise<void> {
+    const work = { kind: 'disposeRun', run: this.#run, keepsCopies } as const;
+    await this.#supervisor.run(firstRanks(numRanks), work, {});
   }
 
   /** Refuses further work and frees the model. */
   async dispose(numRanks: number): Promise<void> {
+    const wasLost = this.isLost;
     this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
-    await this.free(numRanks);
+    // Ranks that have ended hold nothing, and until they are healed, the others get no work.
+    if (wasLost) await this.free(numRanks).catch(() => undefined);
+    else await this.free(numRanks);
   }
 
   get #again(): string {
     if (this.#saved === undefined) return 'make another with job.train(config)';
-    return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
+    return `continue from the last checkpoint with job.train(config).load('${this.#saved.path}')`;
   }
+}
+
+/** A complete checkpoint of a run; `step` is null if it has only parameters. */
+export interface SavedRun {
+  readonly path: string;
+  readonly step: number | null;
+}
+
+/** Whether a call failed because a rank's process ended. */
+function isDeath(cause: unknown): boolean {
+  return cause instanceof ShardlabError && typeof cause.details.exit === 'object';
 }
 
 /** Sets the learning rate of the next step on all ranks. Throws: errors of calls on ranks. */
@@ -177,7 +216,8 @@ type Business =
   | 'saving'
   | 'loading'
   | 'evaluating'
-  | 'sampling';
+  | 'sampling'
+  | 'healing';
 
 /*
  * [Note: lines of calls] An error shows the line of the cell that made the call, because V8 follows a chain of awaits from the

@@ -78,6 +78,8 @@ interface SaveParts {
   readonly shownAs?: string;
   /** The display that shows the progress. */
   readonly place?: ProgressPlace;
+  /** Whether the library removes the checkpoint itself, so that it does not count as the run's newest. */
+  readonly isTemporary?: boolean;
 }
 
 /** Saves a run; `Run.save` says how. */
@@ -85,7 +87,7 @@ export async function saveRun(
   parts: RunParts,
   given: string,
   settings: RunSaveOptions,
-  { beside = 'states', shownAs = given, place = {} }: SaveParts = {},
+  { beside = 'states', shownAs = given, place = {}, isTemporary = false }: SaveParts = {},
 ): Promise<RunSave> {
   const { async: isAsync, ...options } = parseOptions('run.save(path, { … })', settings, SAVE);
   const { number: run, calls, history, supervisor, torch } = parts;
@@ -122,7 +124,7 @@ export async function saveRun(
   const text = `step ${step} saved: ${shortened(pathOf('save', shownAs))}, ${formatBytes(bytes)}`;
   const done = expected.done.then(
     () => {
-      if (beside === 'states') calls.saved(path);
+      if (beside === 'states' && !isTemporary) calls.saved({ path, step });
       line.finish(text);
     },
     (error: unknown) => {
@@ -166,7 +168,7 @@ export async function loadRun(
     const { lrs, schedule = null } = ranks[0] ?? {};
     if (step !== null) history.resume(step, ranks[0]?.evaluations, schedule?.steps);
     if (lrs !== undefined) parts.torch?.restore(lrs, schedule);
-    calls.saved(path);
+    calls.saved({ path, step });
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
     const seconds = now() - start;
     const what = step === null ? 'parameters' : `step ${step}`;

@@ -1,7 +1,14 @@
 import { inspect } from 'node:util';
 import { z } from 'zod';
-import { anyValue, configNamed, parseOptions, type ShapeOf, type TrainConfigInput } from '../../config';
-import { DISPLAY, type DisplayBundle, now } from '../../core';
+import {
+  anyValue,
+  configNamed,
+  countSchema,
+  parseOptions,
+  type ShapeOf,
+  type TrainConfigInput,
+} from '../../config';
+import { ConfigError, DISPLAY, type DisplayBundle, isIndex, now, shown } from '../../core';
 import { createTable, type Table } from '../../figures';
 import {
   type BusyRank,
@@ -29,6 +36,8 @@ import type { Walk } from '../walk/walk';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { showHangs } from './hang-note';
+import { type HealOptions, type HealReport, healJob, type KillSignal, requireKillSignal } from './heal';
+import { requireCopies } from './heal-run';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
 import { checkInit } from './pretrained';
 import { type RankFunction, RankSelection } from './rank-selection';
@@ -56,6 +65,11 @@ export interface TrainOptions {
   readonly ranks?: number | undefined;
   /** Safetensors files with the initial parameters; default: those in the model's folder, else values from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
+  /**
+   * Every this number of steps, each rank copies its parameters and optimizer states into the memory of the next rank (an
+   * in-memory checkpoint), from which job.heal() continues if a rank's process ends. Default: no copies.
+   */
+  readonly inMemoryCheckpointSteps?: number | undefined;
   /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1' (FullyShardedDataParallel) or 'deepspeed'. */
   readonly framework?: TorchFramework | undefined;
   /** With engine 'torch': true compiles the model's blocks by torch.compile; a text names another backend. Default: false. */
@@ -65,6 +79,7 @@ export interface TrainOptions {
 const TRAIN_OPTIONS = {
   ranks: anyValue<number>(), // `checkWorld` and `checkInit` check these two
   init: anyValue<string | readonly string[]>(),
+  inMemoryCheckpointSteps: countSchema,
   framework: z.enum(TORCH_FRAMEWORKS),
   compile: z.union([z.boolean(), z.string()]),
 } satisfies ShapeOf<TrainOptions>;
@@ -79,7 +94,6 @@ export interface PendingRun extends Promise<Run> {
 
 /** Rank processes that work together. Shown in a notebook as the table of its ranks. */
 export class Job extends StepFigures {
-  readonly ranks: readonly RankInfo[];
   readonly #fleet: Fleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
@@ -88,6 +102,7 @@ export class Job extends StepFigures {
   readonly #runs = new Set<Run>();
   readonly #data: JobData;
   #numRuns = 0;
+  #isHealing = false;
   #ended: Promise<void> | undefined;
 
   /** `register` adds the job to the jobs of this process, and returns a function that removes it. */
@@ -97,10 +112,14 @@ export class Job extends StepFigures {
     this.#recordings = new Recordings(fleet);
     this.#supervisor = new Supervisor(fleet);
     this.#supervisor.hanging = showHangs();
-    this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
-    this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
+    this.#groups = new RankGroups(this.#supervisor, this.numRanks);
     this.#data = new JobData(fleet);
     this.#unregister = register(this);
+  }
+
+  /** The reports of the ranks when they were ready. */
+  get ranks(): readonly RankInfo[] {
+    return this.#fleet.reports.map((report, rank) => ({ rank, ...report }));
   }
 
   /** The shaped wire between ranks; undefined if the wire is as fast as the transport. */
@@ -109,7 +128,7 @@ export class Job extends StepFigures {
   }
 
   get numRanks(): number {
-    return this.ranks.length;
+    return this.#fleet.processes.length;
   }
 
   /** Selects ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
@@ -277,12 +296,62 @@ export class Job extends StepFigures {
     await this.#supervisor.interrupt();
   }
 
-  /** Kills one rank by SIGKILL, to see what the other ranks do. */
-  async kill(rank: number): Promise<void> {
-    for (const chosen of parseSelection(rank, this.numRanks)) {
-      const process = this.#fleet.processes[chosen];
-      process?.kill();
-      await process?.exited;
+  /**
+   * Ends one rank's process by a signal, as if its machine were lost; `heal` starts the rank again. Resolves when the process is
+   * gone. Throws: CONFIG for a rank that the job does not have or whose process has ended already.
+   * @example
+   * await job.kill(2);
+   * await job.heal();
+   */
+  async kill(rank: number, signal: KillSignal = 'SIGKILL'): Promise<void> {
+    requireKillSignal(signal);
+    const process = isIndex(rank, this.numRanks) ? this.#fleet.processes[rank] : undefined;
+    if (process === undefined) {
+      throw new ConfigError(
+        `job.kill(${shown(rank)}): this job has ranks 0 to ${this.numRanks - 1}; give one of these numbers`,
+      );
+    }
+    if (process.exit !== undefined) {
+      throw new ConfigError(
+        `job.kill(${rank}): the process of rank ${rank} has ended already (${describeExit(process.exit)})`,
+      );
+    }
+    if (this.#fleet.engine === 'torch' && signal !== 'SIGKILL')
+      throw new ConfigError(`job.kill(${rank}, '${signal}'): ranks of PyTorch can be killed by SIGKILL only`);
+    process.kill(signal);
+    await process.exited;
+  }
+
+  /**
+   * Starts ranks again whose processes have ended, and continues the runs that had parts on them from the newest state: the copies
+   * that `inMemoryCheckpointSteps` of job.train asks for, or the checkpoint that `run.save` has written or `run.load` has read. The
+   * steps after that state are done again, with the same losses to the bit. Other ranks keep their variables; with `ranks: 3`, the job
+   * continues with three new processes instead, and the runs are resharded. Throws: CONFIG for a run without a state, and for a number
+   * of ranks that a run's layout does not fit; INTERRUPTED, LAUNCH, RANK_DIED, after which `heal` can be called again; ENGINE for
+   * ranks of PyTorch.
+   * @example
+   * const copied = await job.train({ model: 'tiny' }, { inMemoryCheckpointSteps: 2 });
+   * await copied.step(5);
+   * await job.kill(2);
+   * await job.heal();
+   * await copied.step(5);
+   */
+  async heal(options: HealOptions = {}): Promise<HealReport> {
+    if (this.#isHealing) throw new ConfigError('job.heal() already runs; await the running call');
+    this.#isHealing = true;
+    try {
+      return await healJob(
+        {
+          supervisor: this.#supervisor,
+          groups: this.#groups,
+          runs: this.#runs,
+          numRanks: () => this.numRanks,
+          folder: this.#fleet.folder,
+        },
+        options,
+      );
+    } finally {
+      this.#isHealing = false;
     }
   }
 
@@ -312,10 +381,12 @@ export class Job extends StepFigures {
 
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
     const form = 'job.train(config, { … })';
-    const { init, ranks: world = this.numRanks } = parseOptions(form, options, TRAIN_OPTIONS);
+    const given = parseOptions(form, options, TRAIN_OPTIONS);
+    const { init, ranks: world = this.numRanks, inMemoryCheckpointSteps: copySteps } = given;
     const torch = torchRunOf(this.#fleet, options);
     checkWorld('train', world, this.numRanks);
     checkInit(init);
+    requireCopies(copySteps, world, this.#fleet.engine);
     const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);
     if (torch !== undefined && own !== undefined) throw ownOnTorch();
     const run = await Run.create({
@@ -323,7 +394,8 @@ export class Job extends StepFigures {
       torch,
       own,
       init,
-      numRanks: this.numRanks,
+      copySteps,
+      numRanks: () => this.numRanks,
       world,
       link: this.link,
       number: ++this.#numRuns,

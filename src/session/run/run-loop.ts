@@ -141,6 +141,13 @@ export class RunLoop<R> {
     );
   }
 
+  /** Runs `work` alone; the ranks get the learning rate that was set only with the next work. [Note: lines of calls] */
+  takeToHeal<T>(work: () => Promise<T>): Promise<T> {
+    const { calls, supervisor } = this.#parts;
+    const { numInterrupts } = supervisor;
+    return withCallLine(() => this.#turns.take('healing', () => calls.during(numInterrupts, work)));
+  }
+
   /** Runs `work` alone, then the event's callbacks unless a callback called this method. Throws: CALLBACK, errors of `work`. */
   takeAndCall<Name extends 'onEvaluate' | 'onSave', T extends CallbackValue<Name>>(
     business: Parameters<RunTurns['take']>[0],

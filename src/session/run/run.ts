@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { z } from 'zod';
-import { Progress } from '../../cell';
 import {
   configWarnings,
   modelShape,
@@ -35,6 +34,7 @@ import type { OwnWork } from '../plans/own';
 import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
 import { subjectOfRun } from '../plans/subject';
 import type { Walk } from '../walk/walk';
+import { buildOnRanks } from './build';
 import type { RunCallback } from './callbacks';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -48,6 +48,7 @@ import {
 import { type JobData, withoutValues } from './data';
 import { type ExportOptions, exportRun } from './export';
 import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
+import type { HealedParts } from './heal-run';
 import { RunHistory } from './history';
 import type { EvaluateOptions, Evaluation } from './inference';
 import { type SampleOptions, sampleRun } from './inference';
@@ -74,10 +75,12 @@ export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
   /** Files with the initial parameters. Default: the files in the model's folder, else values from the seed. */
   readonly init?: string | readonly string[] | undefined;
-  /** Number of ranks of the job. */
-  readonly numRanks: number;
+  /** Returns the number of ranks of the job. */
+  readonly numRanks: () => number;
   /** Number of ranks that train: the first ranks of the job. */
   readonly world: number;
+  /** The number of steps after which ranks copy their states to each other; undefined: never. */
+  readonly copySteps?: number | undefined;
   /** The job's folder, which stores the steps that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
@@ -111,7 +114,7 @@ export class Run extends StepFigures {
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
-    const { number: run, init, own, world, groups, torch, supervisor } = options;
+    const { number: run, world, torch, supervisor } = options;
     const { numInterrupts } = supervisor;
     const parsed = parseTrainConfig(options.config);
     const shape = modelShape(parsed);
@@ -127,21 +130,10 @@ export class Run extends StepFigures {
     const notes = data !== undefined && 'notes' in data ? data.notes : [];
     warn([...configWarnings(options.config, config, world), ...warnings, ...notes]);
     requireModelRoom(config, world);
-    const group = await groups.of(world);
-    const line = new Progress('building the model', 'parameters');
     try {
-      const place = { run, config, group };
-      const work =
-        torch === undefined
-          ? ({ kind: 'train', ...place, data, own: own?.sources, init } as const)
-          : torch.train({ ...place, data, init, world }, (done, total) => line.show(done, total));
-      const [numParams = 0] = await calls.during(numInterrupts, () =>
-        calls.on<number>(world, work, { progress: (_, { done, total }) => line.show(done, total) }),
-      );
-      line.end();
+      const numParams = await calls.during(numInterrupts, () => buildOnRanks(parts));
       return new Run(parts, training, numParams);
     } catch (error) {
-      line.end();
       // If a rank failed, other ranks may already have built the model and still hold it.
       await calls.free(world).catch(() => undefined);
       throw await training.advised(error);
@@ -381,7 +373,7 @@ export class Run extends StepFigures {
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return await this.#loop.take('resharding', async () => {
       const from = { config: this.config, world: this.world };
-      const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
+      const to = planReshard(from, change, this.#parts.numRanks(), () => measuredLoads(this.results));
       warn([
         ...configWarnings(changedSettings(change), to.config, to.world),
         ...(this.#parts.torch?.check(to.config, to.world) ?? []),
@@ -466,6 +458,14 @@ export class Run extends StepFigures {
     this.#parts.disposed();
     this.#loop.logs.close();
     await this.#parts.calls.dispose(this.world);
+  }
+
+  /**
+   * The parts of this run by which job.heal() continues it.
+   * @internal
+   */
+  get healing(): HealedParts {
+    return { ...this.#parts, loop: this.#loop };
   }
 
   /** The parts of this run that a comparison needs. */

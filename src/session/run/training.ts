@@ -65,7 +65,7 @@ export class RunTraining {
 
   /** Moves a run's states to another config or world. Throws: CHECK, errors of ranks; an error during the move ends the run. */
   async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
-    const { number: run, groups, calls, history, data, own, torch } = this.#parts;
+    const { number: run, groups, calls, history, data, own, copySteps, torch } = this.#parts;
     const start = now();
     const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
     const line = new Progress(`${placeText(from)} → ${placeText(to)}`, 'rounds moved');
@@ -79,6 +79,7 @@ export class RunTraining {
         own: own?.sources,
         before,
         after,
+        copySteps,
         torch: torch?.modelOf(to.config),
       } as const;
       const ranks = await calls.on<Redistributed>(Math.max(from.world, to.world), work, {

@@ -32,6 +32,8 @@ export interface GroupContext {
   readonly groupMade?: ((group: MadeGroup) => void) | undefined;
   /** For each name and list of ranks, the number of groups that were made so far. */
   readonly numGroups: Map<string, number>;
+  /** The ranks that were started again, with the epoch in which this happened; groups with them that are older have ended. */
+  readonly restarted: Map<number, number>;
   /** For each kind of things, the number of those that the running work has made so far. */
   readonly ordinals: Map<string, number>;
   /** Asynchronous work that is not settled yet. */
@@ -50,4 +52,26 @@ export function nextOrdinal({ ordinals }: GroupContext, kind: string): number {
   const ordinal = ordinals.get(kind) ?? 0;
   ordinals.set(kind, ordinal + 1);
   return ordinal;
+}
+
+/**
+ * Ends the groups with ranks that were started again: the new processes do not know them. Names of such groups are free again,
+ * because the new processes count from the start.
+ */
+export function forgetGroups({ plane, restarted, numGroups }: GroupContext, ranks: readonly number[]): void {
+  for (const rank of ranks) restarted.set(rank, plane?.epoch ?? 1);
+  for (const key of numGroups.keys()) {
+    const members = key.slice(key.lastIndexOf(' ') + 1).split(',');
+    if (ranks.some((rank) => members.includes(String(rank)))) numGroups.delete(key);
+  }
+  plane?.forget(ranks);
+}
+
+/** Returns the member that was started again after a group was made in `epoch`; undefined if there is none. */
+export function restartedMember(
+  { restarted }: GroupContext,
+  ranks: readonly number[],
+  epoch: number,
+): number | undefined {
+  return restarted.size === 0 ? undefined : ranks.find((rank) => (restarted.get(rank) ?? 0) > epoch);
 }

@@ -43,6 +43,7 @@ export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
     callSite: () => NO_SITE,
     groupMade,
     numGroups: new Map(),
+    restarted: new Map(),
     ordinals: new Map(),
     pending: new Set(),
     cpu: undefined,

@@ -6,7 +6,13 @@ import type { PlaneGroup } from '../transport/plane';
 import { signatureOf } from '../transport/record';
 import { commonDType, countOf, resolvePieces, tensorsOf, wholePiece } from './blocks';
 import { CallRunner } from './call-runner';
-import { type GroupContext, type MadeGroup, nextOrdinal, settleEnded } from './group-context';
+import {
+  type GroupContext,
+  type MadeGroup,
+  nextOrdinal,
+  restartedMember,
+  settleEnded,
+} from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import {
   checkOneListEach,
@@ -42,6 +48,8 @@ export class Group implements ProcessGroup, MadeGroup {
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
   readonly #runner: CallRunner;
+  /** The epoch in which the group was made. */
+  readonly #madeIn: number;
   #isDestroyed = false;
   #epoch = 0;
   #number = 0;
@@ -55,6 +63,7 @@ export class Group implements ProcessGroup, MadeGroup {
     this.ranks = identity.ranks;
     this.rank = identity.rank;
     this.size = identity.ranks.length;
+    this.#madeIn = context.plane?.epoch ?? 1;
     this.#runner = new CallRunner(context, identity, plane);
     context.groupMade?.(this);
   }
@@ -321,6 +330,7 @@ export class Group implements ProcessGroup, MadeGroup {
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     if (this.#isDestroyed) throw new ShardlabError('CLOSED', destroyed(this.#identity, parts.op));
+    this.#requireOldMembers(parts.op);
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
     // The wire dtype is checked before the call gets a number, because a refused call must not use up a number.
     const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
@@ -344,6 +354,16 @@ export class Group implements ProcessGroup, MadeGroup {
       detail: options.detail,
       site: this.#context.callSite(),
     };
+  }
+
+  /** Throws: CLOSED if a member was started again: its new process does not know the group. The group of all ranks continues. */
+  #requireOldMembers(op: CallOp): void {
+    const member = this.name === WORLD ? undefined : restartedMember(this.#context, this.ranks, this.#madeIn);
+    if (member === undefined) return;
+    throw new ShardlabError(
+      'CLOSED',
+      `${speaker(this.#identity)} ${op} in group ${this.name}, which ended with the process of rank ${member}; make the group again on all ranks`,
+    );
   }
 
   /** Returns the current epoch. If the epoch is new, restarts call numbers at 1. */

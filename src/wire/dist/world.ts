@@ -16,7 +16,7 @@ import { SharedMemoryPlane } from '../transport/shared-memory-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { openZeromqPlane } from '../transport/zeromq-plane';
 import { findCallSite } from './call-site';
-import { type GroupContext, settleEnded } from './group-context';
+import { forgetGroups, type GroupContext, settleEnded } from './group-context';
 import { Group, WORLD } from './process-group';
 import type { ProcessGroup } from './types';
 
@@ -68,6 +68,8 @@ export interface World {
   beginWork(): void;
   /** Releases groups that no code can reach; see [Note: released groups]. */
   sweep(): void;
+  /** Ends this rank's groups with ranks that were started again, except the group of all ranks. */
+  forget(ranks: readonly number[]): void;
   /** Settles finished asynchronous work, then ends the comm thread. */
   close(): Promise<void>;
 }
@@ -90,6 +92,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     callSite,
     groupMade: options.groupMade,
     numGroups: new Map(),
+    restarted: new Map(),
     ordinals: new Map(),
     pending: new Set(),
     cpu: world === 1 ? undefined : openThreadCpuClock(),
@@ -101,6 +104,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     plane: plane?.kind ?? 'none',
     beginWork: () => context.ordinals.clear(),
     sweep: () => plane?.sweep(),
+    forget: (ranks) => forgetGroups(context, ranks),
     async close() {
       settleEnded(context);
       await plane?.close();

@@ -62,9 +62,12 @@ export class ControlBlock {
     return true;
   }
 
-  /** Begins a new epoch: clears the reason, and broken groups can be used again. No rank may wait during this call. */
-  reset(): void {
-    Atomics.add(this.#words, EPOCH, 1);
+  /**
+   * Begins a new epoch, by default the next one: clears the reason, and broken groups can be used again. No rank may wait during
+   * this call.
+   */
+  reset(epoch: number = this.epoch + 1): void {
+    Atomics.store(this.#words, EPOCH, epoch);
     Atomics.store(this.#words, CODE, 0);
   }
 }

@@ -55,6 +55,7 @@ export function openMetaPlane(options: MetaPlaneOptions): Plane {
     epoch: 1,
     world: new MetaGroup(options),
     sweep: () => undefined,
+    forget: () => undefined,
     close: async () => {},
   };
 }

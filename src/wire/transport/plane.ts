@@ -35,6 +35,8 @@ export interface Plane {
   readonly world: PlaneGroup;
   /** Releases this rank's parts of groups that no code can reach; takes about 0.1 s if this rank has made groups. */
   sweep(): void;
+  /** Releases the groups that have one of these ranks, which were started again, also the parts of the ended processes. */
+  forget(ranks: readonly number[]): void;
   /** Ends the comm thread. Results of posted calls for which no code waited are lost. */
   close(): Promise<void>;
 }

@@ -321,6 +321,21 @@ export class SharedMemoryPlane implements Plane {
     this.#leave(held);
   }
 
+  forget(ranks: readonly number[]): void {
+    for (const held of [...this.#held.values()]) {
+      const { entry, attachment } = held;
+      const { identity } = attachment;
+      const ended = identity.ranks.filter((rank) => ranks.includes(rank));
+      if (ended.length === 0) continue;
+      // The first member that still runs releases the parts of the processes that have ended.
+      const first = identity.ranks.findIndex((rank) => !ranks.includes(rank));
+      if (first === identity.rank)
+        for (const _ of ended) this.#regions.leave(entry, this.#clearing(attachment));
+      held.isDestroyed = true;
+      this.#leave(held);
+    }
+  }
+
   #leave({ id, entry, attachment, posted }: Held): void {
     // While the comm thread uses the region, the group waits for a later sweep.
     if ([...posted.values()].some((call) => !call.done)) {
@@ -329,9 +344,13 @@ export class SharedMemoryPlane implements Plane {
     }
     this.#held.delete(id);
     if (posted.size > 0) this.comm.send({ kind: 'forget', id } satisfies CommRequest);
-    const { privateBytes, sharedBytes } = new RegionLayout(attachment.identity.ranks.length);
-    const clear = (): void => this.segment.native.discard(attachment.base + privateBytes, sharedBytes);
-    this.#regions.leave(entry, clear);
+    this.#regions.leave(entry, this.#clearing(attachment));
+  }
+
+  /** Returns the function that gives the pages of a group's region back. */
+  #clearing({ identity, base }: GroupAttachment): () => void {
+    const { privateBytes, sharedBytes } = new RegionLayout(identity.ranks.length);
+    return () => this.segment.native.discard(base + privateBytes, sharedBytes);
   }
 
   /** The comm thread, which starts when it is first used. */

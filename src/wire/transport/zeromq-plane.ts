@@ -24,6 +24,9 @@ export interface ZeromqOptions {
   readonly statusBoard: SharedArrayBuffer;
 }
 
+/** More groups than a rank makes in an epoch. */
+const GROUPS_PER_EPOCH = 2 ** 16;
+
 /** Largest number of bytes that the pool stores for later calls. */
 const MOST_KEPT: Bytes = 64 * 2 ** 20;
 
@@ -53,7 +56,8 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
     return {
       run: (call) => post(call).wait(),
       post,
-      offerSubgroup: () => numSubgroups++,
+      // A rank that is started again begins to count at 0, in a later epoch: its groups must not get the paths of older ones.
+      offerSubgroup: () => block.epoch * GROUPS_PER_EPOCH + numSubgroups++,
       openSubgroup: (subgroup, offer) => open(subgroup, `${path}/${offer}`),
       // Groups over sockets have no memory in a segment.
       release: () => undefined,
@@ -66,6 +70,7 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
     },
     world: open(options.identity, ''),
     sweep: () => undefined,
+    forget: () => undefined,
     close: () => client.close(),
   };
 }

@@ -182,7 +182,7 @@ test('checkpoints of a run', async (context) => {
     await failed;
     await assert.rejects(run.step(), {
       code: 'CLOSED',
-      message: /broke off within step \d+.*job\.train\(config\)\.load\('.*again'\)/,
+      message: /broke off within step \d+; await job\.heal\(\) continues it from '.*again'/,
     });
   });
 });
