@@ -1,4 +1,4 @@
-import type { Seconds, SpanName, Warn } from '../../core';
+import type { PointAction, Seconds, SpanName, Warn } from '../../core';
 import { Tensor } from '../../core/tf';
 import type { Engine, Pass } from '../../engine';
 import { type EndedStep, explainProcess, type Moment, type Recorder } from '../../ledger';
@@ -122,9 +122,9 @@ export class CellSteps {
     this.#hasOptimizer = true;
   }
 
-  /** Must be called before an optimizer's step. */
-  updates(): void {
-    this.#parts.recorder.reached?.({ name: 'optimizer', module: '' });
+  /** Must be called before an optimizer's step; returns how the step is done. */
+  updates(): PointAction | undefined {
+    return this.#parts.recorder.reached?.({ name: 'optimizer', module: '' });
   }
 
   /** Must be called at the end of an optimizer's step; `began` is the time at which this call of step() began. */

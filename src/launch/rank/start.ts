@@ -112,7 +112,7 @@ async function buildRank(start: RankStart): Promise<void> {
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
-  training = new RankTraining({ ...world, ...common, recorder, scope, load });
+  training = new RankTraining({ ...world, ...common, recorder, scope, load, interrupts });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
   const watches = { piles, steps, replicas, interrupts };
