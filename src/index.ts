@@ -22,7 +22,18 @@ export type {
   VideoSheet,
 } from './figures';
 export { createTable } from './figures';
-export type { LaunchOptions, RankEvent, RankScope, RankVariables, Selection, Why } from './launch';
+export type {
+  Fault,
+  LaunchOptions,
+  Mystery,
+  RankEvent,
+  RankScope,
+  RankVariables,
+  Selection,
+  Solution,
+  Why,
+} from './launch';
+export { mystery } from './launch';
 export type {
   Cost,
   DryRun,

@@ -15,6 +15,7 @@ export type { MemoryOptions } from './memory-figure';
 export { type OwnFigure, ownFigure } from './own-figure';
 export type {
   Difference,
+  DifferingEvent,
   FirstDifference,
   NamedView,
   ParityParameter,

@@ -1,8 +1,10 @@
 export type { BusyRank, CallSink, OutputSink } from './call';
 export type { Cluster, CommandHost } from './cluster';
 export type { ControlServer } from './control/control-server';
+export type { Fault } from './control/faults';
 export { FoldedLines, warnOnStderr } from './control/folded-lines';
 export { createJobFolder, removeJobFolder } from './control/folder';
+export type { MadeEvent, MadePart } from './control/made-values';
 export type { Measurement } from './control/measurement';
 export type {
   CellStep,
@@ -23,6 +25,8 @@ export type {
   ToRank,
 } from './control/messages';
 export * as points from './control/point-text';
+export { type Mystery, mystery, type Solution } from './control/mystery';
+export { type Planted, plantedIn } from './control/planted';
 export { firstRanks, parseSelection, type Selection } from './control/selection';
 export { requireSendable } from './control/sendable';
 export { decodeSent, encodeSent } from './control/sent-values';

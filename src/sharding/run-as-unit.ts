@@ -1,8 +1,9 @@
-import type { HalfDType, Observer } from '../core';
+import { type HalfDType, type Observer, type PointAction, tensorsIn } from '../core';
 import type * as tf from '../core/tf';
 import { type Engine, type ForwardPhase, runUnit, type Unit, type UnitHooks } from '../engine';
 import type { Module, Parameter } from '../nn';
 import type { ProcessGroup } from '../wire';
+import { floatsOfTensors } from './acted-values';
 
 /** The objects that data-parallel code needs; each rank has its own objects. */
 export interface RankContext {
@@ -42,14 +43,22 @@ export function runAsUnit(run: UnitRun): void {
     parameter.isFrozenInUnit = i >= (numTrained ?? parameters.length);
   });
   let phase: ForwardPhase = 'forward';
-  const hooks = timed(run, (entered) => {
-    phase = entered;
-  });
+  let action: PointAction | undefined;
+  const hooks = timed(
+    run,
+    (entered) => {
+      phase = entered;
+    },
+    (next) => {
+      action = next;
+    },
+  );
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
   const unit = { hooks, parameters: tensors, leaves: parameters, numTrained, module: name, declared };
   module.wrap((inputs, next) => {
     const start = engine.clock.now();
     const output = runUnit(engine, unit, next, inputs);
+    action?.got?.(floatsOfTensors(engine, tensorsIn(output)));
     run.observer.span({ kind: 'span', name: phase, module: module.path, start, end: engine.clock.now() });
     return output;
   });
@@ -70,23 +79,26 @@ export function tagModules(engine: Engine, root: Module, declared?: HalfDType): 
 function timed(
   { engine, hooks, observer, module, name = module.path, replicas }: UnitRun,
   entered: (phase: ForwardPhase) => void,
+  acts: (action: PointAction | undefined) => void,
 ): UnitHooks {
   let start = 0;
+  let backward: PointAction | undefined;
   return {
     preForward(phase) {
       entered(phase);
       observer.entered?.(phase, module.path);
       hooks.preForward(phase);
-      observer.reached?.({ name: phase, module: name });
+      acts(observer.reached?.({ name: phase, module: name }));
     },
     postForward: (phase) => hooks.postForward(phase),
     preBackward() {
       start = engine.clock.now();
       observer.entered?.('backward', module.path);
       hooks.preBackward();
-      observer.reached?.({ name: 'backward', module: name });
+      backward = observer.reached?.({ name: 'backward', module: name });
     },
     postBackward(grads) {
+      backward?.got?.(floatsOfTensors(engine, grads));
       hooks.postBackward(grads);
       const ranks = replicas?.ranks() ?? null;
       if (replicas !== undefined && ranks !== null) observer.replicated?.(replicas.parameters, ranks);

@@ -1,4 +1,4 @@
-import type { Clock, Observer, Seconds, SpanName } from '../core';
+import type { Clock, Observer, PointAction, Seconds, SpanName } from '../core';
 import type { StepResult } from './step-result';
 
 /** Measures the times of the parts of a step, and reports the parts to an observer as spans. */
@@ -12,12 +12,12 @@ export class Stopwatch {
     this.#clock = clock;
   }
 
-  /** Runs `work`, and reports it as a span. */
-  span<T>(name: SpanName, work: () => T): T {
+  /** Runs `work` with the action of its point, and reports it as a span. A whole step is no point. */
+  span<T>(name: SpanName, work: (action: PointAction | undefined) => T): T {
     const start = this.#clock.now();
-    if (name !== 'step') this.#observer.reached?.({ name, module: '' });
+    const action = name === 'step' ? undefined : this.#observer.reached?.({ name, module: '' });
     this.#observer.entered?.(name, '');
-    const result = this.sum(name, work);
+    const result = this.sum(name, () => work(action));
     this.#observer.span({ kind: 'span', name, module: '', start, end: this.#clock.now() });
     return result;
   }

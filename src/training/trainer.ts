@@ -1,5 +1,5 @@
 import { gradScalerOf, isVideoModel, modelShape, type TrainConfig } from '../config';
-import { ConfigError, type Warn, warnOnce } from '../core';
+import { ConfigError, type PointAction, type Warn, warnOnce } from '../core';
 import * as tf from '../core/tf';
 import { currentDraws, type Engine } from '../engine';
 import { buildModel, chooseTrained, LanguageModel, loadState, type Module, VideoModel } from '../nn';
@@ -131,7 +131,7 @@ export class Trainer {
     const done = watch.span('step', () => {
       this.optimizer.zeroGrad();
       const passes = this.#amongRanks(() => this.#accumulated(watch));
-      const update = watch.span('optimizer', () => this.#update());
+      const update = watch.span('optimizer', (action) => this.#update(action));
       const loads = balanceExperts(this.model, this.replicas);
       const { loss, rewards } = watch.span('loss', () => this.#meanOverRanks(passes));
       const tokens = passes.count * this.#options.group.size;
@@ -313,7 +313,14 @@ export class Trainer {
   #pass(watch: Stopwatch, index: number, use: PassUse): Done {
     const { group } = this.#options;
     Object.assign(currentDraws(), { rank: group.rank, pass: index });
-    const batch = watch.span('data', () => this.#task.batch(group.rank, index, this.#microBatches));
+    const { accumulation } = this.config;
+    const batch = watch.span('data', (action) => {
+      // An action that leaves the new batch out gives the batch of the step before.
+      const back = action?.times === 0 ? Math.min(accumulation, this.#microBatches) : 0;
+      const made = this.#task.batch(group.rank, index - back, this.#microBatches - back);
+      action?.got?.(made.tensors.map((tensor) => Float32Array.from(tensor.dataSync())));
+      return made;
+    });
     try {
       const { factor = 1 } = batch;
       const loss = factor * this.#passes.run(batch, { ...use, scale: use.scale * factor }, watch);
@@ -326,12 +333,12 @@ export class Trainer {
   }
 
   /** Clips gradients and updates parameters; skips the update if scaled gradients overflowed. */
-  #update(): { readonly gradNorm: number; readonly skipped: boolean } {
+  #update(action: PointAction | undefined): { readonly gradNorm: number; readonly skipped: boolean } {
     const { engine } = this.#options;
     const skipped = this.#scaler?.unscaleAndCheck(this.#passes.trained.states()) ?? false;
     const { norm: gradNorm, scale } = clipGradNorm(engine, this.#passes.trained, this.config.clipNorm);
     if (!skipped) {
-      this.optimizer.step(scale);
+      this.optimizer.step(scale, action);
       this.#schedule?.step();
     }
     this.#scaler?.update();

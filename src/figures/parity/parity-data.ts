@@ -31,6 +31,21 @@ export interface FoundDifference extends Difference {
   readonly what: 'gradient' | 'parameter';
 }
 
+/** The event of a step after which values first differ, between two runs or between ranks. */
+export interface DifferingEvent {
+  /** The ranks whose values differ first. */
+  readonly ranks: readonly number[];
+  /** The event in words: 'reduceScatter of blocks.3 (#9)'. */
+  readonly event: string;
+  /** The parameter that differs first; null if the values are no parameter's. */
+  readonly parameter: string | null;
+  /** The largest difference of two elements, and the same ÷ the largest element; null if the values were not stored. */
+  readonly absolute: number | null;
+  readonly relative: number | null;
+  /** One sentence that says all of this. */
+  readonly text: string;
+}
+
 /** The losses of both runs in a step, and the differences after this step. */
 export interface ParityStep {
   readonly step: number;
@@ -44,6 +59,8 @@ export interface ParityStep {
    * that does.
    */
   readonly first: FoundDifference | null;
+  /** The event after which values first differed, in this step or before; null if none was found. */
+  readonly event?: DifferingEvent | null | undefined;
 }
 
 /** The step and the tensor in which two runs first differ by more than the tolerance. */

@@ -11,6 +11,7 @@ import { type Panel, plot } from '../grammar/plot';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { createTable, numbers, type Table } from '../table';
 import {
+  type DifferingEvent,
   differencesOf,
   digits,
   type FirstDifference,
@@ -29,6 +30,8 @@ export interface ParityFigure extends Figure {
   readonly tolerance: number;
   /** null if nothing differs by more than the tolerance. */
   readonly first: FirstDifference | null;
+  /** The event of a step after which values first differ: a rank, a point, a parameter. null if none was found. */
+  readonly event: DifferingEvent | null;
   /** Both losses, and the largest differences of each step. */
   readonly steps: Table;
   /** The largest differences of each parameter and its gradient. */
@@ -64,7 +67,10 @@ export function parityFigure(parts: ParityParts): ParityFigure {
     comm: communicationBeside(base, compared),
     memory: memoryBeside(base, compared),
   };
-  return { ...figure, ...tables, isEqual: first === null, tolerance, first };
+  const event = parts.steps.find((step) => step.event)?.event ?? null;
+  const lines = wrapped(event?.text ?? '', 11, NOTE_PIXELS).filter((text) => text !== '');
+  const shown = lines.reduce<Figure>((so, text) => so.withNote(safe(text)), figure);
+  return { ...shown, ...tables, isEqual: first === null, tolerance, first, event };
 }
 
 function firstDifference({ steps, tolerance }: ParityParts): FirstDifference | null {
@@ -107,6 +113,9 @@ function subtitleOf({ base, compared, tolerance }: ParityParts): string {
     `${safe(name)} (${view.strategy}, ${counted(view.world, 'rank')})`;
   return `${place(base)} and ${place(compared)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
 }
+
+/** The width, in pixels, of the widest line of the note that names an event. */
+const NOTE_PIXELS = 680;
 
 /** The least power of ten on the axis; differences of 0 are drawn there. */
 const LEAST_POWER = -9;

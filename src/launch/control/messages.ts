@@ -13,6 +13,8 @@ import type {
   WantedBatches,
 } from '../../training';
 import type { AbortReason } from '../../wire';
+import type { PlantedFault } from './faults';
+import type { MadeEvent } from './made-values';
 import type { Measurement } from './measurement';
 import type { Situation } from './situation';
 import type {
@@ -92,6 +94,8 @@ export type RankWork =
       readonly group: GroupRef;
       /** The number of steps after which each rank copies its state to the next rank; undefined: never. */
       readonly copySteps?: number | undefined;
+      /** Ranks of PyTorch make no faults. */
+      readonly faults?: readonly PlantedFault[] | undefined;
       readonly torch?: TorchModel | undefined;
     }
   | {
@@ -162,6 +166,16 @@ export type RankWork =
       readonly comparesReplicas: boolean;
       /** Whether ranks halt before each point. [Note: walks] in rank/walker.ts */
       readonly walks?: boolean;
+      /** Whether ranks record what the points of the last step make, and return the digests. [Note: made values] */
+      readonly records?: boolean | undefined;
+    }
+  /** Returns the values of a part of a recorded event on rank `rank`; null on other ranks, and if the values were not stored. */
+  | {
+      readonly kind: 'madeValues';
+      readonly run: number;
+      readonly rank: number;
+      readonly event: number;
+      readonly part: number;
     }
   /** Sets the learning rate of the next step, in all groups of parameters. */
   | { readonly kind: 'rate'; readonly run: number; readonly lr: number }
@@ -243,6 +257,8 @@ export interface ComparedReplicas {
   readonly sums: readonly ReplicaSum[];
   /** The time that the checksums took. */
   readonly seconds: Seconds;
+  /** What the points of the last step made; only if it was recorded. */
+  readonly made?: readonly MadeEvent[] | undefined;
 }
 
 /** News of a running save: the number of bytes on the disk, or the end of the save. */

@@ -45,10 +45,10 @@ const COUNTED = ['layer', 'step', 'microbatch'] as const;
 /** Reads the text of a point. Throws: CONFIG for an unknown name, a number that is missing, and a text that says nothing. */
 export function parsePointText(text: string): PointText {
   const words = text.trim().split(/\s+/).filter(Boolean);
-  const found: { -readonly [Key in keyof PointText]?: PointText[Key] } = {};
+  const parts: { -readonly [Key in keyof PointText]?: PointText[Key] } = {};
   const set = <Key extends keyof PointText>(key: Key, value: PointText[Key]): void => {
-    if (found[key] !== undefined) throw pointError(text, `says ${key} twice`);
-    found[key] = value;
+    if (parts[key] !== undefined) throw pointError(text, `says ${key} twice`);
+    parts[key] = value;
   };
   for (let at = 0; at < words.length; at++) {
     const word = words[at] ?? '';
@@ -60,11 +60,11 @@ export function parsePointText(text: string): PointText {
     } else if (/^#\d+$/.test(word)) set('number', Number(word.slice(1)));
     else if (at === 0 && isPointWord(word)) set('name', word);
     else if (word === 'root') set('module', '');
-    else if (at > 0 && found.module === undefined) set('module', word.replace(/,$/, ''));
+    else if (at > 0 && parts.module === undefined) set('module', word.replace(/,$/, ''));
     else throw unknownWord(text, word);
   }
   if (words.length === 0) throw pointError(text, 'says nothing');
-  const { name, module, layer, step, microbatch, number } = found;
+  const { name, module, layer, step, microbatch, number } = parts;
   return { name, module, layer, step, microbatch, number };
 }
 
@@ -73,7 +73,11 @@ export type PointMatcher = (point: StepPoint, step: number) => boolean;
 
 /** Returns what finds the points that a text names. Throws: CONFIG as `parsePointText`. */
 export function pointMatcher(text: string): PointMatcher {
-  const wanted = parsePointText(text);
+  return matcherOf(parsePointText(text));
+}
+
+/** Returns what finds the points that a read text names. */
+export function matcherOf(wanted: PointText): PointMatcher {
   return (point, step) =>
     isNamed(wanted.name, point) &&
     (wanted.step === undefined || wanted.step === step) &&
@@ -134,8 +138,11 @@ function unknownWord(text: string, word: string): ConfigError {
   return pointError(text, `has the word '${word}', which names no point${advice}`);
 }
 
-function pointError(text: string, what: string): ConfigError {
-  return new ConfigError(`the point '${text}' ${what}. ${FORM}. Names of points: ${POINT_WORDS.join(', ')}`, {
-    point: text,
-  });
+function pointError(text: string, fault: string): ConfigError {
+  return new ConfigError(
+    `the point '${text}' ${fault}. ${FORM}. Names of points: ${POINT_WORDS.join(', ')}`,
+    {
+      point: text,
+    },
+  );
 }

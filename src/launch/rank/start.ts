@@ -109,7 +109,7 @@ async function buildRank(start: RankStart): Promise<void> {
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
   const walker = new Walker({ courier, recorder, interrupts, places: new PlaceFinder(evaluator) });
-  training = new RankTraining({ ...world, ...common, recorder, walker, scope, load });
+  training = new RankTraining({ ...world, ...common, recorder, walker, scope, load, interrupts });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
   const watches = { piles, steps, replicas, interrupts, walker };

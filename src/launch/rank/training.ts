@@ -1,6 +1,6 @@
 import type { TrainConfig } from '../../config';
 import { ShardlabError, type Warn } from '../../core';
-import type { Engine } from '../../engine';
+import type { Engine, Interrupts } from '../../engine';
 import { explainProcess } from '../../ledger';
 import {
   createTrainer,
@@ -18,7 +18,9 @@ import type { CopyRestored, GroupRef, OwnSources, RankStep, RankWork } from '../
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
+import { MadeRecorder } from './made-recorder';
 import { makeOwn, type OwnPlace } from './own-parts';
+import { PlantedFaults } from './planted-faults';
 import { type ProbeResult, probeOnRank } from './probe';
 import { comparedReplicas } from './replicas';
 import { reshardOnRank } from './reshard';
@@ -50,6 +52,7 @@ export interface RankTrainingParts extends Pick<OwnPlace, 'scope' | 'load' | 're
   readonly sweep: World['sweep'];
   readonly warn: Warn;
   readonly walker: Pick<Walker, 'isWalking' | 'haltedSeconds'>;
+  readonly interrupts: Pick<Interrupts, 'check'>;
 }
 
 /** The options in which the trainers of a rank differ. */
@@ -62,6 +65,9 @@ interface RunOnRank {
   readonly trainer: Trainer;
   /** The ranks of the run. */
   readonly group: ProcessGroup;
+  readonly faults: PlantedFaults;
+  /** What the newest step made, if it was recorded. */
+  made?: MadeRecorder | undefined;
 }
 
 /** The runs of one rank, by their number in the job. */
@@ -122,6 +128,10 @@ export class RankTraining {
         return sampleTokens(this.#run(work.run).trainer, work, report);
       case 'sampleVideo':
         return sampleVideosOf(this.#run(work.run).trainer, work, report);
+      case 'madeValues':
+        return work.rank === this.#parts.rank
+          ? this.#run(work.run).made?.valuesOf(work.event, work.part)
+          : null;
       case 'rate':
         this.#run(work.run).trainer.optimizer.lr = work.lr;
         return undefined;
@@ -160,7 +170,7 @@ export class RankTraining {
 
   /** Builds a run's model and returns its number of parameters. */
   async #create(
-    { run, config, data, own, init, group, copySteps }: TrainingWork & { kind: 'train' },
+    { run, config, data, own, init, group, copySteps, faults = [] }: TrainingWork & { kind: 'train' },
     report: (progress: RankProgress) => void,
   ): Promise<number> {
     const first = firstStateOf(config as TrainConfig, init);
@@ -174,7 +184,9 @@ export class RankTraining {
         initialState: first && withReports(first.state, report),
       };
       const trainer = await this.#build(run, parts);
-      this.#use(run, { trainer, group: this.#group(group) });
+      const step = (): number => this.#parts.recorder.openStep;
+      const planted = new PlantedFaults(faults, { ...this.#parts, step });
+      this.#use(run, { trainer, group: this.#group(group), faults: planted });
       this.#copyEvery(run, copySteps);
       return trainer.numParams;
     } finally {
@@ -185,18 +197,21 @@ export class RankTraining {
   /** Runs the granted steps and reports each one when it is done. Returns the checksums of the replicas, if they are wanted. */
   async #steps(
     id: number,
-    { run, numSteps, comparesReplicas }: TrainingWork & { kind: 'steps' },
+    { run, numSteps, comparesReplicas, records = false }: TrainingWork & { kind: 'steps' },
     courier: CourierHandle,
   ): Promise<unknown> {
     for (let i = 0; courier.mayStep(i); i++) {
       // All allocations of the newest steps are sent, and all allocations of the first step, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
-      const step = this.#within(run, () => this.#step(run, curve));
+      const isRecorded = records && i === numSteps - 1;
+      const step = this.#within(run, () => this.#step(run, curve, isRecorded));
       courier.send({ type: 'step', id, step });
       // In this pause, messages to this thread are handled.
       await new Promise((resolve) => setImmediate(resolve));
     }
-    return comparesReplicas ? comparedReplicas(this.#parts.engine, this.#run(run).trainer) : undefined;
+    if (!comparesReplicas && !records) return undefined;
+    const { trainer, made } = this.#run(run);
+    return { ...comparedReplicas(this.#parts.engine, trainer), made: made?.events };
   }
 
   async #reshard(
@@ -222,8 +237,9 @@ export class RankTraining {
     old?.trainer.dispose();
     this.#runs.delete(run);
     this.#copies.get(run)?.clear();
+    const faults = old?.faults ?? new PlantedFaults([], { ...this.#parts, step: () => 0 });
     if (trainer !== undefined) {
-      this.#use(run, { trainer, group: this.#group(after) });
+      this.#use(run, { trainer, group: this.#group(after), faults });
       this.#copyEvery(run, work.copySteps);
     }
     return moved;
@@ -272,11 +288,13 @@ export class RankTraining {
     trainer?.dispose();
   }
 
-  #step(run: number, curve: boolean): RankStep {
-    const { trainer, group } = this.#run(run);
+  #step(run: number, curve: boolean, isRecorded: boolean): RankStep {
+    const own = this.#run(run);
+    const { trainer, group } = own;
     const { engine, recorder } = this.#parts;
+    own.made = isRecorded ? new MadeRecorder(engine, trainer.model) : undefined;
     recorder.beginStep(trainer.steps + 1);
-    const result = this.#stepOf(run);
+    const result = this.#stepOf(run, own);
     const memory = engine.memory;
     const record = recorder.endStep({
       loss: result.loss,
@@ -293,15 +311,19 @@ export class RankTraining {
   }
 
   /** Runs one step, and copies its state if a copy is due. */
-  #stepOf(run: number): StepResult {
-    const { trainer, group } = this.#run(run);
+  #stepOf(run: number, { trainer, group, faults, made }: RunOnRank): StepResult {
     const copies = this.#copies.get(run);
     this.#isStepping = true;
+    // What a fault changes is recorded as it is after the change.
+    const listeners = [...(faults.isEmpty ? [] : [faults.reached]), ...(made ? [made.reached] : [])];
+    const removals = listeners.map((listener) => this.#parts.recorder.points.add(listener));
     try {
       const result = trainer.step();
+      faults.stepped();
       if (copies?.isDue(trainer.steps, group) === true) copies.take(trainer, group);
       return result;
     } finally {
+      for (const remove of removals) remove();
       this.#isStepping = false;
     }
   }

@@ -1,4 +1,5 @@
 import { Progress } from '../../cell';
+import type { Planted } from '../../launch';
 import type { RunParts } from './calls';
 
 /** The parts of a run that say how its model is built. */
@@ -7,8 +8,11 @@ export interface BuildParts extends RunParts {
   readonly init?: string | readonly string[] | undefined;
 }
 
-/** Builds a run's model on its ranks, with its present config; returns the number of parameters. Throws: errors of ranks. */
-export async function buildOnRanks(parts: BuildParts): Promise<number> {
+/**
+ * Builds a run's model on its ranks, with its present config; returns the number of parameters. A run that is built again, because a
+ * rank was lost, gets no faults. Throws: errors of ranks.
+ */
+export async function buildOnRanks(parts: BuildParts, faults: Planted['faults'] = []): Promise<number> {
   const { number: run, calls, history, groups, data, own, init, copySteps, torch } = parts;
   const { config, world } = history.phase;
   const group = await groups.of(world);
@@ -17,7 +21,7 @@ export async function buildOnRanks(parts: BuildParts): Promise<number> {
     const place = { run, config, group };
     const work =
       torch === undefined
-        ? ({ kind: 'train', ...place, data, own: own?.sources, init, copySteps } as const)
+        ? ({ kind: 'train', ...place, data, own: own?.sources, init, copySteps, faults } as const)
         : torch.train({ ...place, data, init, world }, (done, total) => line.show(done, total));
     const [numParams = 0] = await calls.on<number>(world, work, {
       progress: (_, { done, total }) => line.show(done, total),

@@ -16,6 +16,7 @@ import type { PreparedData } from '../../training';
 import type { Link } from '../../wire';
 import type { OwnWork } from '../plans/own';
 import type { RunHistory } from './history';
+import type { MadeEvents } from './made-events';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {
@@ -33,6 +34,7 @@ export interface RunHome {
 export interface RunParts extends RunHome {
   readonly calls: RunCalls;
   readonly history: RunHistory;
+  readonly made: MadeEvents;
   /** The user's own data; undefined if the config's data are built in. */
   readonly data: PreparedData | undefined;
   /** The user's functions; undefined if there are none. */

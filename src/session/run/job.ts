@@ -15,9 +15,12 @@ import {
   createWhy,
   describeCollective,
   describeExit,
+  type Fault,
   type Fleet,
+  type Mystery,
   type OutputSink,
   parseSelection,
+  plantedIn,
   RankGroups,
   type RankVariables,
   type Selection,
@@ -74,6 +77,8 @@ export interface TrainOptions {
   readonly framework?: TorchFramework | undefined;
   /** With engine 'torch': true compiles the model's blocks by torch.compile; a text names another backend. Default: false. */
   readonly compile?: boolean | string | undefined;
+  /** Mistakes that ranks make on purpose, to see what finds them: [{ rank: 2, at: 'reduceScatter layer 3', do: 'skip' }], or sl.mystery(n). */
+  readonly faults?: readonly Fault[] | Mystery | undefined;
 }
 
 const TRAIN_OPTIONS = {
@@ -82,6 +87,7 @@ const TRAIN_OPTIONS = {
   inMemoryCheckpointSteps: countSchema,
   framework: z.enum(TORCH_FRAMEWORKS),
   compile: z.union([z.boolean(), z.string()]),
+  faults: anyValue<readonly Fault[] | Mystery>(), // `plantedIn` checks them
 } satisfies ShapeOf<TrainOptions>;
 
 /** A run that is being built. */
@@ -387,6 +393,7 @@ export class Job extends StepFigures {
     checkWorld('train', world, this.numRanks);
     checkInit(init);
     requireCopies(copySteps, world, this.#fleet.engine);
+    const planted = plantedIn(options.faults, world, torch !== undefined);
     const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);
     if (torch !== undefined && own !== undefined) throw ownOnTorch();
     const run = await Run.create({
@@ -395,6 +402,7 @@ export class Job extends StepFigures {
       own,
       init,
       copySteps,
+      planted,
       numRanks: () => this.numRanks,
       world,
       link: this.link,

@@ -231,6 +231,8 @@ export interface RunSummary extends Shown {
   readonly endedEarly: string | null;
   /** The first parameter whose replicas differed when they were last compared; null if all were equal. */
   readonly drift: ReplicaDrift | null;
+  /** Says that faults are planted in the run; null if there are none. */
+  readonly planted: string | null;
 }
 
 /** Summarizes at least one step. */
@@ -238,6 +240,7 @@ export function createRunSummary(
   results: readonly StepResult[],
   endedEarly: string | null = null,
   drift: ReplicaDrift | null = null,
+  planted: string | null = null,
 ): RunSummary {
   const timed = timedOf(results);
   const facts = {
@@ -250,12 +253,15 @@ export function createRunSummary(
     stepSeconds: median(timed.stepSeconds),
     endedEarly,
     drift,
+    planted,
   };
   const { numSteps, numSkipped, lastStep, firstLoss, lastLoss, stepSeconds } = facts;
   const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
   const time = `${speedText(timed)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
   const differs = drift === null ? null : `replicas of ${drift.parameter} differ`;
-  const notes = [endedEarly, skippedText(numSkipped, numSteps), differs].filter((note) => note !== null);
+  const notes = [endedEarly, skippedText(numSkipped, numSteps), differs, planted].filter(
+    (note) => note !== null,
+  );
   const end = notes.map((note) => `; ${note}`).join('');
   const text = `step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}${end}`;
   return withShown(facts, shownAsText(text));

@@ -1,7 +1,7 @@
 import { placeText } from '../../config';
 import { ConfigError, isWhole, shown } from '../../core';
 import type { Tensor } from '../../core/tf';
-import { firstRanks } from '../../launch';
+import { firstRanks, type Planted } from '../../launch';
 import type { FileBatch, StepResult } from '../../training';
 import { Walk, type WalkSink } from '../walk/walk';
 import { Callbacks, type CallbackValue } from './callbacks';
@@ -21,6 +21,7 @@ const STOP_STEPS = 4;
 export interface RunLoopParts extends RunParts {
   /** The job's folder. */
   readonly folder: string;
+  readonly planted: Planted;
   readonly warn: (message: string) => void;
 }
 
@@ -64,14 +65,15 @@ export class RunLoop<R> {
   /** Trains some steps: see `Run.step`. */
   async step(numSteps = 1, options: LoopOptions = {}): Promise<RunSummary> {
     const loop = this.#loop('run.step', numSteps, options);
-    const { history } = this.#parts;
+    const { history, planted } = this.#parts;
     return await this.take('stepping', async () => {
       const first = history.steps.numSteps;
       this.#loops.add(loop);
       try {
         while (!loop.isDone) await loop.advance(numSteps);
         await loop.finish();
-        return createRunSummary(history.steps.results(first), loop.endedEarly, history.replicas.drift);
+        const { drift } = history.replicas;
+        return createRunSummary(history.steps.results(first), loop.endedEarly, drift, planted.note);
       } finally {
         this.#loops.delete(loop);
         loop.end();

@@ -23,7 +23,7 @@ import {
   type Table,
   type VideoSheet,
 } from '../../figures';
-import type { EvaluatedStep } from '../../launch';
+import type { EvaluatedStep, Planted } from '../../launch';
 import { ownOnMeta, warnOnStderr } from '../../launch';
 import { SpillFile } from '../../ledger';
 import type { PlanPlace } from '../../planner';
@@ -54,10 +54,12 @@ import type { EvaluateOptions, Evaluation } from './inference';
 import { type SampleOptions, sampleRun } from './inference';
 import type { LogRow } from './log-file';
 import type { LoopOptions } from './loop-options';
+import { MadeEvents } from './made-events';
 import { requireModelRoom } from './model-room';
 import { type ComparedRun, compareTraining, type ParityOptions } from './parity';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import type { RunSummary } from './progress';
+import { checkRunReplicas, type ReplicaReport } from './replica-report';
 import {
   changedSettings,
   measuredLoads,
@@ -84,6 +86,8 @@ export interface RunOptions extends RunHome {
   /** The job's folder, which stores the steps that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
+  /** The faults that ranks make. */
+  readonly planted: Planted;
   /** The user's functions; undefined if there are none. */
   readonly own: OwnWork | undefined;
   /** Called when the run is disposed. */
@@ -125,13 +129,13 @@ export class Run extends StepFigures {
     const file = new SpillFile(join(options.folder, `run-${run}-steps`));
     const calls = new RunCalls(options);
     const history = new RunHistory({ config, world }, file, warnOnStderr);
-    const parts = { ...options, data, calls, history };
+    const parts = { ...options, data, calls, history, made: new MadeEvents() };
     const training = new RunTraining(parts);
     const notes = data !== undefined && 'notes' in data ? data.notes : [];
     warn([...configWarnings(options.config, config, world), ...warnings, ...notes]);
     requireModelRoom(config, world);
     try {
-      const numParams = await calls.during(numInterrupts, () => buildOnRanks(parts));
+      const numParams = await calls.during(numInterrupts, () => buildOnRanks(parts, options.planted.faults));
       return new Run(parts, training, numParams);
     } catch (error) {
       // If a rank failed, other ranks may already have built the model and still hold it.
@@ -275,6 +279,18 @@ export class Run extends StepFigures {
     if (!(other instanceof Run))
       throw new ConfigError(`run.parity takes another run, as run.parity(other), not ${classOf(other)}`);
     return await compareTraining([this.#compared, other.#compared], options);
+  }
+
+  /**
+   * Trains one step and compares what its points make on ranks that must have equal values: whole parameters, results of
+   * all-reduces, replicas before and after the update. Names the first event after which values differ, the parameter, and the
+   * ranks that differ from most. Throws: CONFIG on PyTorch; as `run.step` does.
+   * @example
+   * const report = await run.checkReplicas();
+   * report.first?.event; // 'allGather of blocks.1 (#12)'
+   */
+  async checkReplicas(): Promise<ReplicaReport> {
+    return await checkRunReplicas(this.#compared);
   }
 
   /**
@@ -441,7 +457,8 @@ export class Run extends StepFigures {
   /** Returns the text that Node shows: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. */
   [inspect.custom](): string {
     const { losses } = this;
-    const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;
+    const { note } = this.#parts.planted;
+    const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters${note === null ? '' : `, ${note}`}`;
     const [first] = losses;
     if (first === undefined) {
       const since = this.lastStep === 0 ? 'yet' : `since step ${this.lastStep} was loaded`;

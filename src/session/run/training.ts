@@ -23,7 +23,7 @@ export class RunTraining {
    * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
   async step(numSteps: number, done: (ranks: readonly RankStep[]) => void, walk?: WalkSink): Promise<void> {
-    const { number: run, supervisor, calls, history } = this.#parts;
+    const { number: run, supervisor, calls, history, made } = this.#parts;
     const { world } = history.phase;
     const lines = new FoldedLines();
     const steps = new Stepping(
@@ -40,7 +40,8 @@ export class RunTraining {
       const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
       const grant = firstGrant(numSteps);
       const walks = walk !== undefined;
-      const work = { kind: 'steps', run, numSteps, grant, comparesReplicas, walks } as const;
+      const records = made.isWanted ? { records: true } : {};
+      const work = { kind: 'steps', run, numSteps, grant, comparesReplicas, walks, ...records } as const;
       const sink = {
         begins: () => steps.begin(),
         step: (rank: number, step: RankStep) => steps.receive(rank, step),
@@ -49,6 +50,7 @@ export class RunTraining {
       const start = now();
       const compared = await calls.on<ComparedReplicas | undefined>(world, work, sink, lines);
       history.replicas.compare(history.lastStep, now() - start, compared);
+      made.byRank = compared.map((one) => one?.made ?? []);
     } catch (error) {
       // After a failure within a step, ranks may have different parameters.
       calls.breakOff(`within step ${history.lastStep + 1}`, error);

@@ -131,7 +131,8 @@ export class UnitParameters {
     this.#gather = null;
     if (!this.#spec.placement.shardsParameters) return;
     const { observer, module } = this.#spec;
-    if (this.#wholes.length > 0) observer.reached?.({ name: 'reshard', module });
+    const action = this.#wholes.length > 0 ? observer.reached?.({ name: 'reshard', module }) : undefined;
+    if (action?.times === 0) return;
     this.#hide();
     this.#freePostForward();
     for (const whole of this.#wholes) whole.dispose();

@@ -1,5 +1,5 @@
 import type { OffloadConfig, OptimizerConfig } from '../../config';
-import type { Warn } from '../../core';
+import type { PointAction, Warn } from '../../core';
 import type { Engine } from '../../engine';
 import {
   copyElements,
@@ -133,8 +133,8 @@ class DelayedUpdate implements Optimizer {
     return name === PENDING || this.#inner.isExact(name);
   }
 
-  step(gradScale = 1): void {
-    if (this.#steps > 0) this.#inner.step();
+  step(gradScale = 1, action?: PointAction): void {
+    if (this.#steps > 0) this.#inner.step(1, action);
     this.#steps++;
     const states = new Set(this.#model.states());
     for (const buffer of states) this.#waitingOf(buffer).take(gradScale);

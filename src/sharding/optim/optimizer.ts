@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core';
+import { ConfigError, type PointAction } from '../../core';
 import type { Parameter, StateBuffer } from '../../nn';
 import type { ProcessGroup } from '../../wire';
 import type { ParamGroup } from './update-rule';
@@ -46,9 +46,10 @@ export interface Optimizer {
   isExact(name: string): boolean;
   /**
    * Runs one update; all gradients are multiplied by `gradScale` (for clipping). Parameters without a gradient are skipped:
-   * their own step counts, which AdamW's bias correction uses, do not change. Source: torch.optim.
+   * their own step counts, which AdamW's bias correction uses, do not change. `action` says how the update is done otherwise.
+   * Source: torch.optim.
    */
-  step(gradScale?: number): void;
+  step(gradScale?: number, action?: PointAction): void;
   zeroGrad(): void;
   /** Returns a copy of a buffer's state; zeros before the first step. Throws: CONFIG for a name that `stateNames` lacks. */
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;

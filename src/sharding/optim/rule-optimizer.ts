@@ -1,8 +1,17 @@
 import { nearest } from '../../config';
-import { type Bytes, ConfigError, firstNames, type Seconds, type Tag, type Warn } from '../../core';
+import {
+  type Bytes,
+  ConfigError,
+  firstNames,
+  type PointAction,
+  type Seconds,
+  type Tag,
+  type Warn,
+} from '../../core';
 import type * as tf from '../../core/tf';
 import { type Engine, type HostArray, undone } from '../../engine';
 import { isOnHost, Module, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn';
+import { updateAsAsked } from '../acted-values';
 import { GradientWatch } from './gradient-watch';
 import type { HasStates, Optimizer } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
@@ -171,8 +180,8 @@ export interface OptimizerPlacement {
   readonly warn?: Warn | undefined;
   /** Is called with a warning about parameters that got no gradient in a step. If undefined, they are not named. */
   readonly warnOfMissing?: Warn | undefined;
-  /** Is called before each step. */
-  readonly steps?: (() => void) | undefined;
+  /** Is called before each step, and says how the step is done. */
+  readonly steps?: (() => PointAction | undefined) | undefined;
   /** Is called at the end of each step, with the time at which the step began. */
   readonly stepped?: ((optimizer: Optimizer, began: Seconds) => void) | undefined;
 }
@@ -253,9 +262,13 @@ export class RuleOptimizer implements Optimizer {
     return this.#rule.granularity === 1;
   }
 
-  step(gradScale = 1): void {
-    this.#placement.steps?.();
+  step(gradScale = 1, action: PointAction | undefined = this.#placement.steps?.()): void {
     const began = this.#engine.clock.now();
+    updateAsAsked(this.#engine, this.#model.states(), action, () => this.#step(gradScale));
+    this.#placement.stepped?.(this, began);
+  }
+
+  #step(gradScale: number): void {
     this.#counts.steps++;
     this.#watch?.begin(this.steps);
     const { maximize, granularity } = this.#rule;
@@ -273,7 +286,6 @@ export class RuleOptimizer implements Optimizer {
       buffer.updated();
     }
     this.#missing?.end(this.steps, hasUpdated);
-    this.#placement.stepped?.(this, began);
   }
 
   zeroGrad(): void {

@@ -3,12 +3,14 @@ import {
   type CollectiveEvent,
   type CollectiveOp,
   itemBytes,
+  type PointAction,
   type Seconds,
   type StepPoint,
 } from '../../core';
 import { blocksLength, type Call, type CallHeader, type CallResult, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
+import { WaitingCall, withBrought, withResult } from './acted-call';
 import { copyBlocks, roundBlocks } from './blocks';
 import { type GroupContext, settleEnded } from './group-context';
 import type { Work } from './types';
@@ -33,6 +35,8 @@ export class CallRunner {
    * begins only after this posted call has ended.
    */
   readonly #directions = new Map<string, PostedWork<unknown>>();
+  /** A call that is to change places with the next one. */
+  #waiting: WaitingCall<unknown> | undefined;
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
     this.#context = context;
@@ -43,11 +47,48 @@ export class CallRunner {
   /** Starts a call and returns its work handle; the result of the work is `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     settleEnded(this.#context);
-    this.#context.observer.reached?.(this.#pointOf(call.header));
+    const action = this.#context.observer.reached?.(this.#pointOf(call.header));
+    if (action === undefined && this.#waiting === undefined) return this.#begin(call, tensors, value);
+    return this.#startActed(action ?? {}, call, tensors, value);
+  }
+
+  #begin<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     if (this.#plane === undefined) return this.#runAlone(call, value);
     return call.header.async
       ? this.#post(this.#plane, call, tensors, value)
       : this.#runBlocking(this.#plane, call, value);
+  }
+
+  /** [Note: actions on calls] */
+  #startActed<T>(action: PointAction, asked: Call, { held, made }: CallTensors, value: T): Work<T> {
+    const { engine } = this.#context;
+    const { call, copies } = withBrought(engine, asked, action);
+    const { header } = call;
+    const isSwapped = action.swaps === true && this.#plane !== undefined && this.#waiting === undefined;
+    // A call that starts later needs its tensors until then.
+    const kept = (isSwapped ? [...held, ...copies] : []).map(hold);
+    const begin = (number: number): Work<T> => {
+      try {
+        const tensors = { held: header.async ? [...held, ...copies] : held, made };
+        const work = this.#begin({ ...call, header: { ...header, number } }, tensors, value);
+        return withResult(engine, { call, held, rank: this.#identity.rank, work }, action);
+      } finally {
+        for (const tensor of [...copies, ...kept]) tensor.dispose();
+      }
+    };
+    if (!isSwapped) return this.#afterWaiting(header, begin);
+    this.#waiting = new WaitingCall(header, begin);
+    return this.#waiting as WaitingCall<T>;
+  }
+
+  /** Starts a call; if one waits to change places with it, starts that one next. */
+  #afterWaiting<T>(header: CallHeader, begin: (number: number) => Work<T>): Work<T> {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting?.isBefore(header) !== true) return begin(header.number);
+    const work = begin(waiting.header.number);
+    waiting.start(header.number);
+    return work;
   }
 
   /** Runs an internal call of the group. The status board shows such a call, but the observer gets no event. */

@@ -1,0 +1,123 @@
+import { inspect } from 'node:util';
+import type { StrategyName } from '../../config';
+import { ConfigError, isWhole } from '../../core';
+import { describeFault, type Fault } from './faults';
+import { type PointText, parsePointText } from './point-text';
+
+/** The strategy under which a mystery's point exists, and its fault. */
+interface Case {
+  readonly strategy: StrategyName;
+  readonly fault: Fault;
+}
+
+const sharded = (rank: number, at: string, kind: Fault['do']): Case => ({
+  strategy: 'FULL_SHARD',
+  fault: { rank, at, do: kind },
+});
+const whole = (rank: number, at: string, kind: Fault['do']): Case => ({
+  strategy: 'NO_SHARD',
+  fault: { rank, at, do: kind },
+});
+
+/** The twelve mysteries. All except the two with 'nan' are silent: the loss stays finite and falls. */
+const CASES: readonly Case[] = [
+  sharded(2, 'reduceScatter layer 1', 'skip'),
+  sharded(1, 'allGather layer 2', 'stale'),
+  whole(3, 'optimizer', 'skip'),
+  sharded(3, 'reduceScatter layer 0', 'double'),
+  whole(1, 'backward layer 3', 'skip'),
+  sharded(0, 'backward layer 2', 'stale'),
+  sharded(2, 'unshard layer 3', 'nan'),
+  sharded(1, 'optimizer', 'double'),
+  whole(2, 'allReduce', 'stale'),
+  sharded(3, 'data', 'stale'),
+  sharded(0, 'reduceScatter layer 3', 'nan'),
+  whole(2, 'optimizer', 'double'),
+];
+
+/** An answer to a mystery. */
+export interface Solution {
+  readonly isRight: boolean;
+  /** What is right and what is not, without the answer. */
+  readonly text: string;
+  [inspect.custom](): string;
+}
+
+/** A fault whose rank, point and kind are sealed. `sl.mystery(n)` makes one. */
+export class Mystery {
+  /** 1 to 12. */
+  readonly number: number;
+  /** The strategy under which the mystery can be planted, with 4 ranks and the model 'tiny'. */
+  readonly strategy: StrategyName;
+
+  constructor(number: number) {
+    const sealed = CASES[number - 1];
+    if (!isWhole(number, 1) || sealed === undefined)
+      throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${inspect(number)}`);
+    this.number = number;
+    this.strategy = sealed.strategy;
+  }
+
+  /** Judges an answer: rank, point and kind of the fault. Throws: CONFIG if `at` names no point. */
+  solve({ rank, at, do: kind }: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
+    const { fault } = caseOf(this);
+    const [answer, sealed] = [parsePointText(at), parsePointText(fault.at)];
+    const parts = [
+      { word: 'the rank', isRight: rank === fault.rank },
+      { word: 'the point', isRight: isSamePoint(answer, sealed) },
+      { word: 'what it does', isRight: kind === fault.do },
+    ];
+    const right = parts.filter((part) => part.isRight).map(({ word }) => word);
+    const wrong = parts.filter((part) => !part.isRight).map(({ word }) => word);
+    const isRight = wrong.length === 0;
+    const text = isRight
+      ? `right: ${describeFault(fault)}`
+      : `not yet: ${right.length === 0 ? 'nothing' : right.join(' and ')} right, ${wrong.join(' and ')} not`;
+    return { isRight, text, [inspect.custom]: () => text };
+  }
+
+  /** Returns the fault. */
+  reveal(): Fault {
+    return caseOf(this).fault;
+  }
+
+  /** Returns the text that Node shows, which does not reveal the fault. */
+  [inspect.custom](): string {
+    return `mystery ${this.number}: one fault of one rank, for 'tiny' on 4 ranks under ${this.strategy}; sealed`;
+  }
+}
+
+/**
+ * Returns one of twelve mysteries, a fault to find: plant it with job.train(config, { faults: sl.mystery(3) }), look for it with
+ * run.checkReplicas() and run.parity(other), then say mystery.solve({ rank, at, do }), or mystery.reveal(). Throws: CONFIG.
+ */
+export function mystery(number: number): Mystery {
+  return new Mystery(number);
+}
+
+/** Returns a mystery's fault, to plant it. */
+export function faultOf(sealed: Mystery): Fault {
+  return caseOf(sealed).fault;
+}
+
+function caseOf({ number }: Mystery): Case {
+  const sealed = CASES[number - 1];
+  if (sealed === undefined) throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${number}`);
+  return sealed;
+}
+
+/** Whether an answer names the point, by a layer or by the layer's module. A fault in a whole step's work has no module. */
+function isSamePoint(answer: PointText, sealed: PointText): boolean {
+  if (nameOf(answer) !== nameOf(sealed)) return false;
+  return sealed.layer === undefined || layerOf(answer) === sealed.layer;
+}
+
+function nameOf({ name }: PointText): PointText['name'] {
+  return name === 'unshard' ? 'allGather' : name;
+}
+
+function layerOf({ layer, module }: PointText): number | undefined {
+  if (layer !== undefined) return layer;
+  const index = module?.split('.').find((part) => /^\d+$/.test(part));
+  return index === undefined ? undefined : Number(index);
+}

@@ -1,0 +1,226 @@
+import { rankNames } from '../../core';
+import type { DifferingEvent } from '../../figures';
+import type { MadeEvent, MadePart } from '../../launch';
+import type { RunParts } from './calls';
+
+/** What ranks recorded in the newest recorded step, by rank. [Note: made values] */
+export class MadeEvents {
+  /** Whether the next steps are to be recorded. */
+  isWanted = false;
+  byRank: readonly (readonly MadeEvent[])[] = [];
+
+  /** Runs `work`, whose last step is recorded; ranks of PyTorch record nothing. */
+  async during(work: () => Promise<unknown>): Promise<void> {
+    this.byRank = [];
+    this.isWanted = true;
+    try {
+      await work();
+    } finally {
+      this.isWanted = false;
+    }
+  }
+}
+
+/** A digest's place: rank, event and part. */
+interface Spot {
+  readonly rank: number;
+  readonly event: number;
+  readonly part: number;
+}
+
+/** Two digests that differ: the first is the one that is described. */
+interface Pair {
+  readonly spots: readonly [Spot, Spot];
+  readonly made: MadeEvent;
+  readonly part: MadePart;
+}
+
+/** What differs first, with a pair whose values say by how much. */
+interface FoundEvent {
+  readonly ranks: readonly number[];
+  readonly made: MadeEvent;
+  readonly pair: Pair;
+}
+
+type Recorded = Pick<RunParts, 'calls' | 'number' | 'history' | 'made'>;
+
+/**
+ * Returns the first event whose values differ between two runs after the same step; null if there is none, or if a run recorded
+ * nothing. Values differ if their bits do; if the runs compute in different ways, if they differ by more than `tolerance`.
+ */
+export async function eventBetweenRuns(
+  [one, other]: readonly [Recorded, Recorded],
+  tolerance: number | null,
+): Promise<DifferingEvent | null> {
+  const pairs = one.made.byRank.map((events, rank) =>
+    pairsOf(events, other.made.byRank[rank] ?? [], [rank, rank], tolerance),
+  );
+  const first = firstOf(pairs.map((all) => all[0]));
+  if (first === undefined) return null;
+  const ranks = pairs.flatMap(([pair], rank) => (pair?.spots[0].event === first.spots[0].event ? rank : []));
+  // A collective's values have no names, so a later event names the parameter.
+  const named = first.part.name === '' ? (firstNamed(pairs) ?? first) : first;
+  return described(
+    { ranks, made: first.made, pair: named },
+    [one, other],
+    tolerance === null
+      ? 'the other run'
+      : 'the other run (the runs pass different points; compared are values that both make)',
+  );
+}
+
+/**
+ * Returns the first event of a recorded step after which values differ between ranks that must have equal values; null if there is
+ * none. The odd ranks are those that differ from most.
+ */
+export async function eventBetweenRanks(run: Recorded): Promise<DifferingEvent | null> {
+  const { byRank } = run.made;
+  const spots = new Map<string, Map<number, Spot[]>>();
+  let order = 0;
+  const orders = new Map<string, number>();
+  const most = Math.max(0, ...byRank.map(({ length }) => length));
+  for (let event = 0; event < most; event++)
+    for (const [rank, events] of byRank.entries())
+      events[event]?.parts.forEach((digest, part) => {
+        const key = sharedKey(events[event], digest);
+        if (key === null) return;
+        if (!orders.has(key)) orders.set(key, order++);
+        const bySum = spots.get(key) ?? new Map<number, Spot[]>();
+        spots.set(key, bySum.set(digest.sum, [...(bySum.get(digest.sum) ?? []), { rank, event, part }]));
+      });
+  const differing = [...spots].filter(([, bySum]) => bySum.size > 1);
+  const [first] = differing.sort(([a], [b]) => (orders.get(a) ?? 0) - (orders.get(b) ?? 0));
+  if (first === undefined) return null;
+  const [usual = [], ...odd] = [...first[1].values()].toSorted((a, b) => b.length - a.length);
+  const [spot, equal] = [odd[0]?.[0], usual[0]];
+  if (spot === undefined || equal === undefined) return null;
+  const made = byRank[spot.rank]?.[spot.event];
+  const part = made?.parts[spot.part];
+  if (made === undefined || part === undefined) return null;
+  const ranks = odd.flat().map(({ rank }) => rank);
+  const pair = { spots: [spot, equal], made, part } as const;
+  const others = rankNames(usual.map(({ rank }) => rank));
+  return described({ ranks, made, pair }, [run, run], others);
+}
+
+/** The key under which ranks must have equal values; null if they need not. */
+function sharedKey(event: MadeEvent | undefined, { name, place }: MadePart): string | null {
+  if (event === undefined) return null;
+  const isOfAll = ['parameters', 'reduced', 'update'].includes(event.made) && name !== '';
+  if (!isOfAll && event.sharedBy === null) return null;
+  return `${event.key} ${name} ${place} ${event.sharedBy?.join() ?? ''}`;
+}
+
+/** Returns the pairs of equal places that differ, in the order of the first run's events. */
+function pairsOf(
+  events: readonly MadeEvent[],
+  others: readonly MadeEvent[],
+  [rank, otherRank]: readonly [number, number],
+  tolerance: number | null,
+): readonly Pair[] {
+  // Runs that compute in different ways call different collectives.
+  const isIn = ({ made }: MadeEvent): boolean =>
+    tolerance === null || (made !== 'contribution' && made !== 'result');
+  const byKey = new Map(others.map((made, event) => [made.key, { made, event }]));
+  return events.flatMap((made, event) => {
+    const found = byKey.get(made.key);
+    if (found === undefined || !isIn(made)) return [];
+    return made.parts.flatMap((part, i): Pair[] => {
+      const j = found.made.parts.findIndex(({ name, place }) => name === part.name && place === part.place);
+      const same = found.made.parts[j];
+      if (same === undefined || !differs(part, same, tolerance)) return [];
+      const spots = [
+        { rank, event, part: i },
+        { rank: otherRank, event: found.event, part: j },
+      ] as const;
+      return [{ spots, made, part }];
+    });
+  });
+}
+
+function differs(one: MadePart, other: MadePart, tolerance: number | null): boolean {
+  if (one.sum === other.sum) return false;
+  if (tolerance === null) return true;
+  const limit = tolerance * Math.max(one.norm, other.norm);
+  const changes = [one.norm - other.norm, ...one.marks.map((mark, i) => mark - (other.marks[i] ?? 0))];
+  return !changes.every((change) => Math.abs(change) <= limit);
+}
+
+function firstOf(pairs: readonly (Pair | undefined)[]): Pair | undefined {
+  return pairs.reduce(
+    (first, pair) =>
+      pair !== undefined && (first === undefined || pair.spots[0].event < first.spots[0].event)
+        ? pair
+        : first,
+    undefined,
+  );
+}
+
+function firstNamed(pairs: readonly (readonly Pair[])[]): Pair | undefined {
+  return firstOf(pairs.map((all) => all.find(({ part }) => part.name !== '')));
+}
+
+/** What an event made, with its verb. */
+const SUBJECTS: Readonly<Record<MadeEvent['made'], string>> = {
+  batch: 'its batch is',
+  parameters: 'its whole parameters are',
+  output: 'its output is',
+  gradients: 'its own gradients are',
+  contribution: 'what it brings is',
+  result: 'its result is',
+  reduced: 'its gradients before the update are',
+  update: 'its parameters after the update are',
+};
+
+async function described(
+  { ranks, made, pair }: FoundEvent,
+  [one, other]: readonly [Recorded, Recorded],
+  than: string,
+): Promise<DifferingEvent> {
+  const [mine, its] = [await valuesAt(one, pair.spots[0]), await valuesAt(other, pair.spots[1])];
+  const amount = mine === null || its === null ? null : differenceOf(mine, its);
+  const parameter = pair.part.name === '' ? null : pair.part.name;
+  const link = pair.made === made ? ', in ' : '; after it, ';
+  const where = parameter === null ? '' : `${link}${parameter}`;
+  return {
+    ranks,
+    event: made.point,
+    parameter,
+    absolute: amount?.absolute ?? null,
+    relative: amount?.relative ?? null,
+    text: `${rankNames(ranks)}: ${made.point}: ${SUBJECTS[made.made]} the first to differ from ${than}${where}${amountText(amount)}`,
+  };
+}
+
+function amountText(amount: ReturnType<typeof differenceOf> | null): string {
+  if (amount === null) return '';
+  const { absolute, relative } = amount;
+  if (!Number.isFinite(absolute)) return ', which is not a number';
+  return ` by ${short(absolute)} (${short(relative)} of its size)`;
+}
+
+/** Writes two digits. */
+function short(value: number): string {
+  return String(Number(value.toPrecision(2)));
+}
+
+async function valuesAt(
+  { calls, number: run, history }: Recorded,
+  { rank, event, part }: Spot,
+): Promise<Float32Array | null> {
+  const work = { kind: 'madeValues', run, rank, event, part } as const;
+  const all = await calls.on<Float32Array | null>(history.phase.world, work);
+  return all[rank] ?? null;
+}
+
+function differenceOf(one: Float32Array, other: Float32Array): { absolute: number; relative: number } {
+  let [absolute, size] = [0, 0];
+  one.forEach((value, i) => {
+    const its = other[i] ?? 0;
+    size = Math.max(size, Math.abs(value) || 0, Math.abs(its) || 0);
+    const difference = Math.abs(value - its);
+    // A difference that is not a number counts as the greatest.
+    if (!Number.isNaN(absolute) && !(difference <= absolute)) absolute = difference;
+  });
+  return { absolute, relative: absolute === 0 ? 0 : absolute / size };
+}

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { checkedFaults } from '../../../src/launch/control/faults';
+import { mystery } from '../../../src/launch/control/mystery';
+import { plantedIn } from '../../../src/launch/control/planted';
+
+test('a list of faults is checked and gets its defaults', () => {
+  assert.deepEqual(checkedFaults([{ rank: 2, at: 'reduceScatter layer 3', do: 'skip' }], 4), [
+    { rank: 2, at: 'reduceScatter layer 3', do: 'skip', seconds: 0.2 },
+  ]);
+  assert.deepEqual(checkedFaults(undefined, 4), []);
+  assert.deepEqual(plantedIn([], 4, true), { faults: [], note: null });
+  assert.equal(plantedIn(mystery(1), 4, false).note, 'a mystery is planted');
+  assert.equal(plantedIn([{ rank: 0, at: 'loss', do: 'kill' }], 4, false).note, '1 fault planted');
+});
+
+test('wrong faults are refused with what is right', () => {
+  const cases: readonly (readonly [unknown, RegExp])[] = [
+    ['skip', /faults must be a list, such as \[\{ rank: 2/],
+    [[{ rank: 4, at: 'optimizer', do: 'skip' }], /names rank 4, but the training has ranks 0 to 3/],
+    [[{ rank: 1.5, at: 'optimizer', do: 'skip' }], /names rank 1\.5/],
+    [[{ at: 'optimizer', do: 'skip' }], /faults\[0\].*rank/s],
+    [[{ rank: 0, at: 'optimizer', do: 'skp' }], /faults\[0\].*do.*'skip'/s],
+    [
+      [{ rank: 0, at: 'optimiser', do: 'skip' }],
+      /'optimiser', which names no point; did you mean 'optimizer'/,
+    ],
+    [[{ rank: 0, at: '#5', do: 'skip' }], /names no kind of point; begin with one/],
+    [
+      [{ rank: 0, at: 'forward', do: 'double' }],
+      /'double' has no meaning at forward; faults there are 'nan' and 'kill'/,
+    ],
+    [[{ rank: 0, at: 'optimizer', do: 'slow link' }], /'slow link' has no meaning at optimizer/],
+    [[{ rank: 0, at: 'send', do: 'slow link', seconds: 0 }], /seconds/],
+    [[{ rank: 0, at: 'loss', do: 'kill', when: 1 }], /when/],
+  ];
+  for (const [faults, message] of cases)
+    assert.throws(() => checkedFaults(faults, 4), { code: 'CONFIG', message }, JSON.stringify(faults));
+});
+
+test("engine 'torch' refuses faults in one sentence", () => {
+  assert.throws(() => plantedIn([{ rank: 0, at: 'loss', do: 'kill' }], 4, true), {
+    code: 'CONFIG',
+    message: /faults act in ranks of shardlab's own engine/,
+  });
+});
