@@ -24,9 +24,9 @@ export type {
   StepGrant,
   ToRank,
 } from './control/messages';
-export * as points from './control/point-text';
 export { type Mystery, mystery, type Solution } from './control/mystery';
 export { type Planted, plantedIn } from './control/planted';
+export * as points from './control/point-text';
 export { firstRanks, parseSelection, type Selection } from './control/selection';
 export { requireSendable } from './control/sendable';
 export { decodeSent, encodeSent } from './control/sent-values';

@@ -1,4 +1,4 @@
-import type { PointAction, Seconds, SpanName, Warn } from '../../core';
+import type { Seconds, SpanName, Warn } from '../../core';
 import { Tensor } from '../../core/tf';
 import type { Engine, Pass } from '../../engine';
 import { type EndedStep, explainProcess, type Moment, type Recorder } from '../../ledger';

@@ -88,7 +88,12 @@ export class RunLoop<R> {
 
   /** Walks over the next step: see `Run.walk`. */
   async walk(): Promise<Walk> {
-    const { history, supervisor } = this.#parts;
+    const { history, supervisor, torch } = this.#parts;
+    if (torch !== undefined) {
+      throw new ConfigError(
+        "run.walk() halts ranks of engine wasm, and these are ranks of PyTorch; launch without engine: 'torch'",
+      );
+    }
     const { world, config } = history.phase;
     const step = history.lastStep + 1;
     const title = `${placeText({ config, world })}, step ${step}`;

@@ -52,6 +52,7 @@ import type { HealedParts } from './heal-run';
 import { RunHistory } from './history';
 import type { EvaluateOptions, Evaluation } from './inference';
 import { type SampleOptions, sampleRun } from './inference';
+import { tableOfUnits } from './job-tables';
 import type { LogRow } from './log-file';
 import type { LoopOptions } from './loop-options';
 import { MadeEvents } from './made-events';
@@ -71,7 +72,6 @@ import { RunLoop } from './run-loop';
 import { type SampleVideoOptions, sampleVideo } from './sample-video';
 import type { StepRecords } from './steps';
 import { RunTraining } from './training';
-import { tableOfUnits } from './units';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
@@ -226,10 +226,6 @@ export class Run extends StepFigures {
    * await walk.live();
    */
   async walk(): Promise<Walk> {
-    if (this.#parts.torch !== undefined)
-      throw new ConfigError(
-        "run.walk() halts ranks of engine wasm, and these are ranks of PyTorch; launch without engine: 'torch'",
-      );
     return await this.#loop.walk();
   }
 
