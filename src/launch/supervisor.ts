@@ -296,7 +296,7 @@ export class Supervisor implements FleetListener {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);
       else
         void this.why().then((why) => {
-          // Meanwhile the call may have ended, or the ranks may have gone on.
+          // Meanwhile the call may have ended, or the ranks may continue.
           if (this.#hangs === watch) this.hanging?.(why.waits.length > 0 ? why : undefined);
         });
     });

@@ -27,6 +27,8 @@ test('slow links, uneven ranks, prepared data, long steps, checkpoints and evalu
   const { path } = temporaryFolder(context);
   const text = join(path, 'text.txt');
   writeFileSync(text, 'to be or not to be '.repeat(200_000));
+  const small = join(path, 'small.txt');
+  writeFileSync(small, 'to be or not to be '.repeat(2_000));
   const uneven = await job.train({
     model: ({ nn, rank, tf }) => {
       class Uneven extends nn.Module {
@@ -44,7 +46,7 @@ test('slow links, uneven ranks, prepared data, long steps, checkpoints and evalu
     parallel: { strategy: 'FULL_SHARD' },
   });
   const tiny = { model: 'tiny', batch: 8, parallel: { strategy: 'FULL_SHARD' } } as const;
-  const run = await job.train({ ...tiny, data: { path: text, validation: 0.1 } });
+  const run = await job.train({ ...tiny, data: { path: small, validation: 0.1 } });
   const overSlowLink = await slow.train(tiny);
   let numSaves = 0;
   await checkQuiet(

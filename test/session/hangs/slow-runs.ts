@@ -7,14 +7,14 @@ import { collectNotes } from './shown-hangs';
 /** Work that ends by itself, by what is slow about it. Ranks wait for it longer than for a hang's note. */
 export type SlowRuns = Readonly<Record<string, () => Promise<unknown>>>;
 
-/** Set this variable to repeat the runs for so many minutes. */
+/** The variable of the environment that says for how many minutes the runs are repeated. */
 const MINUTES = 'SHARDLAB_HANG_MINUTES';
 
 /** How long a rank lets others wait, in seconds: longer than the time after which a hang is said. */
 export const SLOW_SECONDS = 8;
 
 /**
- * Repeats all runs for `minutes`, or for as long as the environment says, each second time with two busy processes per core; no
+ * Repeats all runs for `minutes`, or for as long as the environment says; every second time with two busy processes per core; no
  * run may give a note.
  */
 export async function checkQuiet(context: TestContext, runs: SlowRuns, minutes: number): Promise<void> {
