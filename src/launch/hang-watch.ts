@@ -1,4 +1,4 @@
-import { now, type Seconds } from '../core';
+import { now, type ProcessWork, type Seconds } from '../core';
 import type { Situation } from './control/situation';
 import { type CollectiveWait, findWaits } from './waits';
 
@@ -12,6 +12,19 @@ const QUIET_SECONDS: Seconds = 3.5;
 /** A wait of this age is reported in any case, unless an earlier wait of the call took PATIENCE times less. */
 const LONG_SECONDS: Seconds = 30;
 const PATIENCE = 3;
+/**
+ * A rank works if its code makes, reads or writes this much between two looks, or if processes that it started compute for so long.
+ * A loop that does nothing makes at most 0.3 MB, by the looks (measured); Node's threads read and write 12 kB (measured).
+ */
+const WORK_BYTES = 1e6;
+const WORK_SECONDS: Seconds = 0.05;
+
+/** What a rank was last seen doing, and since when it does only this. */
+interface Doing extends ProcessWork {
+  readonly key: string;
+  readonly since: Seconds;
+  readonly madeBytes: number;
+}
 
 /** What a watch asks about ranks. */
 export interface HangSource {
@@ -20,12 +33,14 @@ export interface HangSource {
   stopped(): ReadonlyMap<number, unknown>;
   /** Whether a process sleeps: it neither runs nor waits for a core. */
   sleeps(rank: number): boolean;
+  /** What a rank's process has done so far. */
+  work(rank: number): ProcessWork | undefined;
 }
 
 /**
  * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the rank's
- * process is stopped; or its main thread is at the same line without an operation on tensors, awaits, or sleeps in a system call; or
- * it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
+ * process is stopped; or its main thread makes nothing (no tensors, no values, no bytes of files), awaits, or sleeps in a system call,
+ * and no process that it started computes; or it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
  * is reported only if it is far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its
  * condition changes is not decidable, and even in `while (true)`, a model or a sharded tensor that the body calls may communicate in
  * a later iteration, as in a training whose rank is slow.
@@ -36,7 +51,7 @@ export class HangWatch {
   /** When the waits of the newest look began, by their collectives. */
   #waits = new Map<string, Seconds>();
   /** By rank, what the rank was last seen doing, and since when. */
-  readonly #doings = new Map<number, { readonly key: string; readonly since: Seconds }>();
+  readonly #doings = new Map<number, Doing>();
   #longest: Seconds = 0;
   #isHanging = false;
   #hasEnded = false;
@@ -79,7 +94,7 @@ export class HangWatch {
     const looks = [...this.#waits.values()].some((since) => now() - since > LOOK_SECONDS);
     const situations = await this.#source.statuses({ looks });
     const at = now();
-    for (const [rank, situation] of situations) this.#see(rank, situation, at);
+    for (const [rank, situation] of situations) this.#see(rank, situation, at, looks);
     const waits = findWaits(situations);
     this.#remember(waits, at);
     const stopped = this.#source.stopped();
@@ -112,9 +127,18 @@ export class HangWatch {
     this.#waits = seen;
   }
 
-  #see(rank: number, { state, cell, waiting, lastCalled, look }: Situation, at: Seconds): void {
+  #see(
+    rank: number,
+    { state, cell, waiting, lastCalled, look }: Situation,
+    at: Seconds,
+    looks: boolean,
+  ): void {
     const key = JSON.stringify([state, cell, waiting?.number, lastCalled, look?.numOps, look?.isAwaiting]);
-    if (this.#doings.get(rank)?.key !== key) this.#doings.set(rank, { key, since: at });
+    const { bytes = 0, childSeconds = 0 } = (looks && state === 'running' && this.#source.work(rank)) || {};
+    const doing = { key, since: at, bytes, childSeconds, madeBytes: look?.madeBytes ?? 0 };
+    const last = this.#doings.get(rank);
+    const isSame = last?.key === key && !hasWorked(last, doing);
+    this.#doings.set(rank, isSame ? { ...doing, since: last.since } : doing);
   }
 
   #isQuiet(rank: number, situation: Situation | undefined, at: Seconds): boolean {
@@ -125,4 +149,13 @@ export class HangWatch {
     // A main thread that does not answer runs native code, or waits for a core or for the system.
     return situation.state === 'idle' || situation.look !== undefined || this.#source.sleeps(rank);
   }
+}
+
+/** Whether a rank has made something between two looks, or processes that it started have computed. */
+function hasWorked(last: Doing, doing: Doing): boolean {
+  return (
+    doing.madeBytes - last.madeBytes > WORK_BYTES ||
+    doing.bytes - last.bytes > WORK_BYTES ||
+    Math.abs(doing.childSeconds - last.childSeconds) > WORK_SECONDS
+  );
 }

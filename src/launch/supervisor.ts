@@ -320,6 +320,7 @@ export class Supervisor implements FleetListener {
       statuses: (options: { readonly looks: boolean }) => this.statuses(options),
       stopped: () => this.#stoppedRanks(),
       sleeps: (rank: number) => this.#fleet.processes[rank]?.state === 'S',
+      work: (rank: number) => this.#fleet.processes[rank]?.work,
     };
     const watch = new HangWatch(source, (isHanging) => {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);

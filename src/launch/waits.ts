@@ -45,13 +45,15 @@ function othersOf({ collective }: Pick<CollectiveWait, 'collective'>): readonly 
 function hasCalled(situation: Situation | undefined, collective: WaitingIn): boolean {
   const { number } = collective;
   if (situation === undefined) return false;
-  if (isPair(collective)) {
-    const op = collective.op === 'send' ? 'recv' : 'send';
-    const side = { ...collective, op, ranks: collective.ranks.toReversed() } as const;
-    return (situation.lastCalled[streamOf(side)] ?? 0) >= number;
+  const { waiting, lastCalled } = situation;
+  if (!isPair(collective)) {
+    return !isAnother(waiting, collective) && (lastCalled[streamOf(collective)] ?? 0) >= number;
   }
-  if (isAnother(situation.waiting, collective)) return false;
-  return (situation.lastCalled[streamOf(collective)] ?? 0) >= number;
+  const op = collective.op === 'send' ? 'recv' : 'send';
+  const side = streamOf({ ...collective, op, ranks: collective.ranks.toReversed() });
+  // A rank that waits in the other side has called it.
+  const isThere = waiting !== undefined && streamOf(waiting) === side;
+  return isThere || (lastCalled[side] ?? 0) >= number;
 }
 
 /** Whether a rank waits in another operation that has the number of this collective. Each of the two then waits for ever. */

@@ -155,3 +155,25 @@ test('a rank that has started other calls, whose peer is there, or that waits fo
     /^rank 0 waits in recv #1 \(cell 8, line 1\), whose other side rank 1 has called/,
   );
 });
+
+test('ranks that wait in different operations under one number wait for each other, if nobody compares their calls', () => {
+  const lastCalled = { world: 5 };
+  const waitIn = (op: 'allToAll' | 'barrier', line: number, isUnchecked?: boolean): Situation => ({
+    ...waiting(5, 0, lastCalled),
+    waiting: { op, group: 'world', ranks: [0, 1, 2], number: 5, module: '', cell: 8, line, isUnchecked },
+  });
+  const situations = (isUnchecked?: boolean) =>
+    new Map([
+      [0, waitIn('allToAll', 2, isUnchecked)],
+      [1, waitIn('allToAll', 2, isUnchecked)],
+      [2, waitIn('barrier', 3, isUnchecked)],
+    ]);
+  assert.equal(
+    String(explain(situations(true), 3, {}, 1)),
+    'ranks 0-1 wait in allToAll #5 (cell 8, line 2) for rank 2, which waits in barrier #5 (cell 8, line 3) (1.00 s so far)\n' +
+      'rank 2 waits in barrier #5 (cell 8, line 3) for ranks 0-1, which wait in allToAll #5 (cell 8, line 2) (1.00 s so far)\n' +
+      'ranks 0, 2 wait for each other. Let all ranks make the calls of all their groups in the same order',
+  );
+  // Ranks that compare their calls find the difference themselves.
+  assert.match(String(explain(situations(), 3, {}, 1)), /^ranks 0-1 wait in allToAll #5 .* have called/);
+});

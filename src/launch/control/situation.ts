@@ -27,6 +27,8 @@ export interface Look {
   readonly place: string;
   /** A number that grows with each operation on tensors. */
   readonly numOps: number;
+  /** A number that grows by bytes of values that the thread's code makes, and for each look at native code that computes. */
+  readonly madeBytes: number;
   /** Whether the thread awaits a promise, a timer or a file, so that no code runs. */
   readonly isAwaiting: boolean;
 }

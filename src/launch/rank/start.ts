@@ -35,8 +35,8 @@ const STDERR_FD = 2;
 /** The number of stack frames that an error stores in a rank. */
 const STACK_FRAMES = 60;
 
-/** The lines of the stack of a look if no other code runs: the error, the function and the guardian's expression. */
-const LINES_OF_LOOK = 3;
+/** The lines of the stack of a look if no other code runs: the error, two functions and the guardian's expression. */
+const LINES_OF_LOOK = 4;
 
 /** The parts that the rank's program makes before it loads the engine. */
 export interface RankStart {
@@ -75,11 +75,7 @@ async function buildRank(start: RankStart): Promise<void> {
   const limit = memoryLimit === null ? {} : { memoryLimit };
   const interrupts = new WorkInterrupts(courier);
   const engine = await createWasmEngine({ blas, threads, searchPaths, place, interrupts, ...limit });
-  globalSlot<() => string>(LOOK_NAME).value = () => {
-    const isAwaiting = (new Error().stack ?? '').split('\n').length <= LINES_OF_LOOK;
-    const look: Look = { place: isAwaiting ? '' : place(), numOps: engine.numBuffersMade, isAwaiting };
-    return JSON.stringify(look);
-  };
+  globalSlot<() => string>(LOOK_NAME).value = () => JSON.stringify(lookHere(engine, place));
   const recorder = new Recorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
@@ -127,6 +123,17 @@ async function buildRank(start: RankStart): Promise<void> {
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });
   captureConsole((name, text) => worker.write(name, text));
+}
+
+function lookHere(engine: Engine, place: () => string): Look {
+  const isAwaiting = (new Error().stack ?? '').split('\n').length <= LINES_OF_LOOK;
+  const { heapUsed, external } = process.memoryUsage();
+  return {
+    place: isAwaiting ? '' : place(),
+    numOps: engine.numBuffersMade,
+    madeBytes: heapUsed + external,
+    isAwaiting,
+  };
 }
 
 function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {

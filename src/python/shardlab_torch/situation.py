@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 import time
@@ -17,6 +18,11 @@ MAX_STACK_LINES = 30
 # A thread waits if it gets less CPU time than BUSY_SHARE of a sample of SAMPLE_SECONDS.
 SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.2
+# Native code computes if a thread stays in one call in this many samples.
+NATIVE_SAMPLES = 4
+# What a look at native code counts for, and a block of Python's memory, in bytes (src/launch/hang-watch.ts).
+NATIVE_BYTES = 10_000_000
+BLOCK_BYTES = 64
 
 # By name, the functions of torch in which a thread waits for other ranks without a call of Python that `Calls` sees; the value is
 # our name of the collective.
@@ -62,6 +68,8 @@ class Watcher:
         self._main = threading.main_thread()
         # The newest wait that was seen in a stack, when its work began, and when the wait was first seen.
         self._wait: tuple[Json, float, float] = ({}, 0.0, 0.0)
+        # The number of looks that found the main thread computing in native code.
+        self._native_looks = 0
 
     def look(self, since: float, is_busy: bool, cell: int | None, module: str) -> Json:
         """Returns the situation of the main thread; `module` is the module that the thread runs, '' if this is unknown."""
@@ -78,7 +86,9 @@ class Watcher:
         if waiting is None:
             place = _cell_place(frame, cell)
             line = f"cell {place['cell']}, line {place['line']}" if place else ""
-            situation["look"] = {"place": line, "numOps": op_mode.num_ops(), "isAwaiting": False}
+            self._native_looks += self._computes_natively(frame)
+            made = self._native_looks * NATIVE_BYTES + sys.getallocatedblocks() * BLOCK_BYTES
+            situation["look"] = {"place": line, "numOps": op_mode.num_ops(), "madeBytes": made, "isAwaiting": False}
             return situation
         waiting = {"module": module, **waiting, **_cell_place(frame, cell)}
         return {**situation, "state": "waiting", "since": self._since(waiting, since) if call is None else call[1], "waiting": waiting}
@@ -109,7 +119,18 @@ class Watcher:
         group, ranks, number = self._world.describe(caller.f_locals.get("group"))
         if caller.f_code.co_name in _BY_STORE:
             number += 1
+        # A backward without collectives waits for a compiler, or for a thread of its own.
+        if number == 0:
+            return None
         return {"op": op, "group": group, "ranks": ranks, "number": number}
+
+    def _computes_natively(self, frame: FrameType) -> bool:
+        """Whether the main thread stays in one call and uses its core: a loop of Python comes to another instruction."""
+        for _ in range(NATIVE_SAMPLES):
+            at = frame.f_lasti
+            if self._waits() or sys._current_frames().get(self._main.ident or 0) is not frame or frame.f_lasti != at:
+                return False
+        return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("CALL", "BINARY_OP"))
 
     def _waits(self) -> bool:
         """Whether the main thread gets no CPU time now."""

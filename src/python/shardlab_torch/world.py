@@ -140,7 +140,8 @@ class World:
             # torch also lists the groups of other ranks, as an object without a number.
             if not isinstance(group, ProcessGroup):
                 continue
-            name, ranks, numbers[self.label(group)] = self.describe(group)
+            name, ranks, number = self.describe(group)
+            numbers[name] = number
             for (op, peer), newest in self.calls.pairs(group).items():
                 numbers[f"{name} {op} {self.rank} {ranks[peer]}"] = newest
         return numbers
