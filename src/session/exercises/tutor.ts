@@ -158,4 +158,4 @@ export class Tutor {
   }
 }
 
-const MARKS = { right: '✓', wrong: '✗', skipped: '–', unclear: '?', told: 'i', unknown: '?' } as const;
+const MARKS = { right: '✓', wrong: '✗', skipped: '–', unclear: '?', told: '→', unknown: '?' } as const;

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   appendFileSync,
   chmodSync,
@@ -121,6 +123,21 @@ test('the record survives the kernel, two kernels write at once, and other lines
   assert.deepEqual(others, {
     ...{ shardlab: 1, user: 'ada', exercise: '06.cards', kind: 'try', outcome: 'right', points: 1, value: 4 },
   });
+});
+
+test('four processes that write at once lose no line and cut none', async (context) => {
+  const { folder, kernel } = room(context);
+  const script = `const { AnswerRecord } = require(${JSON.stringify(require.resolve('../../../src/session/exercises/answer-record'))});
+    const place = { folder: ${JSON.stringify(folder)}, env: { JUPYTERHUB_USER: 'ada' }, now: () => new Date() };
+    const record = new AnswerRecord(place);
+    for (let i = 0; i < 100; i++) record.add({ exercise: '06.cards', kind: 'try', value: process.pid + i / 1000 });`;
+  const writers = Array.from({ length: 4 }, () =>
+    spawn(process.execPath, ['-e', script], { stdio: 'inherit' }),
+  );
+  const exits = await Promise.all(writers.map((writer) => once(writer, 'exit')));
+  assert.ok(exits.every(([status]) => status === 0));
+  const { entries, numSkipped } = kernel().record.read();
+  assert.deepEqual([entries.length, numSkipped], [400, 0]);
 });
 
 test('a user sees only the own answers in a file that others write too', (context) => {
