@@ -190,6 +190,8 @@ test('in a grader, a wrong or missing answer throws, a right one does not, and n
 
 test('an exercise that does not exist is named, and no text of a user is markup', (context) => {
   const { tutor } = room(context).kernel();
+  assert.ok(String(tutor.check('x'.repeat(1e6), 1)[DISPLAY]()['text/plain']).length < 1000);
+  for (const value of [4n, 4n]) assert.equal(tutor.check('06.cards', value).outcome, 'right');
   for (const id of ['constructor', '99.none', '<b>']) {
     const { outcome, text } = tutor.check(id, 1);
     assert.deepEqual([outcome, text.includes('there is no exercise')], ['unknown', true]);
