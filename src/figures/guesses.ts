@@ -44,8 +44,8 @@ export class Guesses {
   readonly #stored = new Map<string, Stored>();
 
   /**
-   * Stores a guess; the next figure with the quantity `of` shows the guess and the true value. If a figure with this quantity came
-   * before the guess, the result has the answer. Never blocks, never throws.
+   * Stores a guess; the next figure with the quantity `of` shows the guess and the true value. If a figure has asked for
+   * the guess already, the result has the answer. Never blocks, never throws.
    */
   guess(id: string, guessed = Number.NaN, of = ''): Guess {
     const value = ['number', 'string', 'bigint'].includes(typeof guessed) ? Number(guessed) : Number.NaN;
@@ -53,7 +53,8 @@ export class Guesses {
     const isSame = before?.of === of;
     const stored: Stored = {
       ...{ id, of, value, isAsked: false, isNoted: isSame && before.isNoted },
-      quantity: isSame ? before.quantity : undefined,
+      // An answer that was told is that of an earlier run: a new guess waits for the next figure.
+      quantity: isSame && !before.isTold ? before.quantity : undefined,
       isTold: false,
     };
     stored.isTold = stored.quantity !== undefined && !Number.isNaN(value);

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError } from '../../core';
-import { createTable, type Table, type TableRow } from '../../figures';
+import { counted, createTable, type Table, type TableRow } from '../../figures';
 import { type CollectedAnswers, collectAnswers, type StudentAnswers } from '../../session';
 import { addTableOptions, type TableOptions, tableForm } from '../arguments';
 import type { Io, Perform } from '../io';
@@ -45,7 +45,7 @@ function tableOf({ students, exercises }: CollectedAnswers): Table {
     }),
   );
   return createTable(rows, {
-    title: `${students.length} students, ${exercises.length} exercises; —: not tried`,
+    title: `${counted(students.length, 'student')}, ${counted(exercises.length, 'exercise')}; —: not tried`,
     columns: ['student', ...exercises, 'guesses', 'points', 'of'].map((key) => ({ key })),
   });
 }

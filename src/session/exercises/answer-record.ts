@@ -98,8 +98,8 @@ function endsInLine(path: string): boolean {
   }
 }
 
-/** Returns a value as JSON holds it, with bounds. */
-function recordedValue(value: unknown): unknown {
+/** Returns a value as an entry has it: as JSON holds it, with bounds. */
+export function recordedValue(value: unknown): unknown {
   if (Array.isArray(value)) return value.flat(3).slice(0, MOST_VALUES).map(recordedScalar);
   return recordedScalar(value);
 }

@@ -1,4 +1,4 @@
-import { DISPLAY, globalSlot } from '../../core';
+import { DISPLAY, globalSlot, shown } from '../../core';
 import type { Guess, Table } from '../../figures';
 import { AnswerRecord } from './answer-record';
 import { giveUpGuess, guessFirst } from './guess-first';
@@ -24,16 +24,25 @@ function openClassroom(): Classroom {
   return { record, tutor: new Tutor(record, exerciseLanguage(process.env)) };
 }
 
+/** Cells are JavaScript: a name may be any value. */
+function nameOf(id: unknown): string {
+  return typeof id === 'string' ? id : shown(id);
+}
+
 /** The exercises of the notebooks, as `sl.check` and the functions beside it call them. */
 export const exercises = {
-  check: (id: string, value: unknown): Verdict => classroom().tutor.check(String(id), value),
-  hint: (id: string): Verdict => classroom().tutor.hint(String(id)),
+  check: (id: string, value: unknown): Verdict => classroom().tutor.check(nameOf(id), value),
+  hint: (id: string): Verdict => classroom().tutor.hint(nameOf(id)),
   solution(id: string): Verdict {
-    const answer = giveUpGuess(String(id), exerciseLanguage(process.env));
-    if (answer === undefined) return classroom().tutor.solution(String(id));
-    return { id, outcome: 'told', text: answer, [DISPLAY]: () => ({ 'text/plain': answer }) };
+    const name = nameOf(id);
+    const answer = giveUpGuess(name, exerciseLanguage(process.env));
+    if (answer === undefined) return classroom().tutor.solution(name);
+    return { id: name, outcome: 'told', text: answer, [DISPLAY]: () => ({ 'text/plain': answer }) };
   },
   guess: (id: string, value: unknown, of: unknown): Guess =>
-    guessFirst(id, value, of, { record: classroom().record, language: exerciseLanguage(process.env) }),
+    guessFirst(nameOf(id), value, of, {
+      record: classroom().record,
+      language: exerciseLanguage(process.env),
+    }),
   score: (): Table => scoreTable(classroom().record, exerciseLanguage(process.env)),
 } as const;

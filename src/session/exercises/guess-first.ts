@@ -1,7 +1,8 @@
-import { DISPLAY } from '../../core';
+import { DISPLAY, shown } from '../../core';
 import { type Guess, sessionGuesses } from '../../figures';
 import type { AnswerRecord } from './answer-record';
 import { answerNumber, isNoAnswer } from './answer-values';
+import { ANSWER_MIME } from './entries';
 import { questionOf } from './exercise';
 import type { Language } from './language';
 import { say } from './sentences';
@@ -17,15 +18,22 @@ interface Guesser {
  * sentence with the answer is a figure's, so it is English.
  */
 export function guessFirst(id: string, value: unknown, of: unknown, { record, language }: Guesser): Guess {
-  const name = String(id);
-  const question = questionOf(name);
+  const question = questionOf(id);
   const unit = question?.unit ?? '';
   const quantity = typeof of === 'string' ? of : (question?.of ?? '');
   const number = isNoAnswer(value) ? Number.NaN : (answerNumber(value, unit) ?? Number.NaN);
-  const guess = sessionGuesses().guess(name, number, quantity);
-  if (!Number.isNaN(number)) record.add({ exercise: name, kind: 'guess', value: number });
+  const guess = sessionGuesses().guess(id, number, quantity);
+  if (question !== undefined && !Number.isNaN(number))
+    record.add({ exercise: id, kind: 'guess', value: number });
+  const entries = record.read().entries.filter(({ exercise, kind }) => exercise === id && kind === 'guess');
   const text = textOf(guess, value, language);
-  return { ...guess, [DISPLAY]: () => ({ 'text/plain': text }) };
+  return {
+    ...guess,
+    [DISPLAY]: () => ({
+      'text/plain': text,
+      ...(entries.length === 0 ? {} : { [ANSWER_MIME]: { shardlab: 1, entries } }),
+    }),
+  };
 }
 
 function textOf({ id, value, of, answer }: Guess, written: unknown, language: Language): string {
@@ -36,9 +44,7 @@ function textOf({ id, value, of, answer }: Guess, written: unknown, language: La
     const unit = question.unit === '' ? '' : say('inUnit', language, question.unit);
     return say('askGuess', language, question.question[language], id, of, unit);
   }
-  return isNoAnswer(written)
-    ? say('noGuess', language, id)
-    : say('unclearGuess', language, String(written).slice(0, 80));
+  return isNoAnswer(written) ? say('noGuess', language, id) : say('unclearGuess', language, shown(written));
 }
 
 /** Returns the answer to a guess that the user gives up, or where it will be; undefined if the notebook has no such guess. */

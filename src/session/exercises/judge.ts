@@ -96,6 +96,9 @@ function knownMistake({ wrong }: NumberExercise, number: number): Text | undefin
   );
 }
 
+/** Of an answer below this number, the factor by which another number is too high would say which it is. */
+const LEAST_WITH_FACTOR = 10;
+
 /**
  * Returns whether a number is too high or too low, by no factor that would give the answer away: at most that it is more than twice
  * or ten times too high.
@@ -104,7 +107,13 @@ function distance(exercise: NumberExercise, number: number): Text {
   const isHigh = number > ('least' in exercise ? exercise.most : exercise.number);
   const answer = 'least' in exercise ? (isHigh ? exercise.most : exercise.least) : exercise.number;
   const ratio = isHigh ? number / answer : answer / number;
-  const size = !(answer > 0 && number > 0) ? '' : ratio > 10 ? ' ten' : ratio > 2 ? ' two' : '';
+  const size = !(answer >= LEAST_WITH_FACTOR && number > 0)
+    ? ''
+    : ratio > 10
+      ? ' ten'
+      : ratio > 2
+        ? ' two'
+        : '';
   return DISTANCES[`${isHigh ? 'high' : 'low'}${size}`] ?? DISTANCES.high;
 }
 

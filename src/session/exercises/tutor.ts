@@ -1,6 +1,6 @@
-import { DISPLAY, type DisplayBundle, ShardlabError, shown } from '../../core';
+import { DISPLAY, type DisplayBundle, ShardlabError, shortened, shown } from '../../core';
 import { ink } from '../../figures';
-import type { AnswerRecord } from './answer-record';
+import { type AnswerRecord, recordedValue } from './answer-record';
 import { ANSWER_MIME, type Entry, type Progress, progressOf, TRIES_BEFORE_SOLUTION } from './entries';
 import { type Exercise, exerciseOf } from './exercise';
 import { type Judgement, judge } from './judge';
@@ -84,7 +84,7 @@ export class Tutor {
     if (outcome !== 'right' && outcome !== 'wrong') return [];
     if (isSolved) return [];
     const last = this.#entries(id).findLast(({ kind }) => kind === 'try');
-    if (last !== undefined && JSON.stringify(last.value) === JSON.stringify(value)) return [];
+    if (last !== undefined && JSON.stringify(last.value) === JSON.stringify(recordedValue(value))) return [];
     return this.#write({
       exercise: id,
       kind: 'try',
@@ -137,13 +137,13 @@ export class Tutor {
   }
 
   #unknown(id: string): Verdict {
-    return this.#verdict(id, 'unknown', [say('noExercise', this.#language, id)]);
+    return this.#verdict(id, 'unknown', [say('noExercise', this.#language, shortened(id))]);
   }
 
   #verdict(id: string, outcome: Verdict['outcome'], lines: readonly string[]): Verdict {
     const entries = this.#entries(id);
     const [first = '', ...others] = lines;
-    const marked = [`${MARKS[outcome]} ${id}: ${first}`, ...others];
+    const marked = [`${MARKS[outcome]} ${shortened(id)}: ${first}`, ...others];
     const html = marked.map((line) => `<div>${ink.escapeHtml(line)}</div>`).join('');
     return {
       id,
@@ -158,4 +158,4 @@ export class Tutor {
   }
 }
 
-const MARKS = { right: '✓', wrong: '✗', skipped: '–', unclear: '?', told: 'i', unknown: '?' } as const;
+const MARKS = { right: '✓', wrong: '✗', skipped: '–', unclear: '?', told: '→', unknown: '?' } as const;

@@ -116,5 +116,6 @@ test('an unknown wrong number is too high or too low, by no exact factor', () =>
   assert.equal(reasonOf('02.bytes', 1000), 'It is less than a tenth of the answer.');
   assert.equal(reasonOf('03.fit', 17e6), 'It is too high.');
   assert.equal(reasonOf('15.merged', -1), 'It is too low.');
+  assert.equal(reasonOf('10.differ', 30), 'It is too high.', 'a factor would say which small number it is');
   assert.equal(reasonOf('03.fit', '18.3 MB')?.includes('18.3 MB'), true);
 });

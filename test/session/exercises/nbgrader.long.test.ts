@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { repositoryRoot } from '../../support/paths';
 
@@ -34,7 +34,9 @@ test('nbgrader hands an assignment out, and gives points for right answers only,
     return context.skip('nbgrader is not installed; SHARDLAB_NBGRADER names its program');
   const course = mkdtempSync(join(tmpdir(), 'shardlab-nbgrader-'));
   context.after(() => rmSync(course, { recursive: true, force: true }));
-  const env = { ...process.env, JUPYTER_PATH: join(course, 'share', 'jupyter'), HOME: course };
+  // nbgrader starts alembic, which pip puts beside it.
+  const PATH = [dirname(NBGRADER), process.env.PATH].join(delimiter);
+  const env = { ...process.env, JUPYTER_PATH: join(course, 'share', 'jupyter'), HOME: course, PATH };
   const run = (program: string, ...args: readonly string[]): string => {
     const { status, stdout, stderr } = spawnSync(program, args, { cwd: course, env, encoding: 'utf8' });
     assert.equal(status, 0, `${args.join(' ')}\n${stdout}${stderr}`);

@@ -39,6 +39,11 @@ test('each exercise and guess of the notebooks has a row, and each row is one of
   assert.deepEqual([...used.check].sort(), Object.keys(EXERCISES).sort());
   assert.deepEqual([...used.guess].sort(), Object.keys(GUESSES).sort());
   assert.ok(used.check.size > 30);
+  assert.deepEqual(
+    [...used.check].filter((id) => used.guess.has(id)),
+    [],
+    'sl.solution takes both',
+  );
 });
 
 test('each exercise has three hints, likely wrong answers with reasons, and a solution', () => {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   appendFileSync,
   chmodSync,
@@ -123,6 +125,21 @@ test('the record survives the kernel, two kernels write at once, and other lines
   });
 });
 
+test('four processes that write at once lose no line and cut none', async (context) => {
+  const { folder, kernel } = room(context);
+  const script = `const { AnswerRecord } = require(${JSON.stringify(require.resolve('../../../src/session/exercises/answer-record'))});
+    const place = { folder: ${JSON.stringify(folder)}, env: { JUPYTERHUB_USER: 'ada' }, now: () => new Date() };
+    const record = new AnswerRecord(place);
+    for (let i = 0; i < 100; i++) record.add({ exercise: '06.cards', kind: 'try', value: process.pid + i / 1000 });`;
+  const writers = Array.from({ length: 4 }, () =>
+    spawn(process.execPath, ['-e', script], { stdio: 'inherit' }),
+  );
+  const exits = await Promise.all(writers.map((writer) => once(writer, 'exit')));
+  assert.ok(exits.every(([status]) => status === 0));
+  const { entries, numSkipped } = kernel().record.read();
+  assert.deepEqual([entries.length, numSkipped], [400, 0]);
+});
+
 test('a user sees only the own answers in a file that others write too', (context) => {
   const { kernel } = room(context);
   kernel('ada').tutor.check('06.cards', 8);
@@ -173,6 +190,8 @@ test('in a grader, a wrong or missing answer throws, a right one does not, and n
 
 test('an exercise that does not exist is named, and no text of a user is markup', (context) => {
   const { tutor } = room(context).kernel();
+  assert.ok(String(tutor.check('x'.repeat(1e6), 1)[DISPLAY]()['text/plain']).length < 1000);
+  for (const value of [4n, 4n]) assert.equal(tutor.check('06.cards', value).outcome, 'right');
   for (const id of ['constructor', '99.none', '<b>']) {
     const { outcome, text } = tutor.check(id, 1);
     assert.deepEqual([outcome, text.includes('there is no exercise')], ['unknown', true]);

@@ -44,11 +44,18 @@ test('a guess after the figure is answered at once, and a guess that is given up
   const guesses = new Guesses();
   guesses.guess('00.share', Number.NaN, 'paramShare');
   guesses.reveal(memoryTimeline(run));
-  assert.match(guesses.giveUp('00.share') ?? '', /^Answer: parameters are 8\.5\d?% of the peak\.$/);
   assert.match(
     guesses.guess('00.share', 9, 'paramShare').answer ?? '',
     /of the peak: within 10%, too high\.$/,
   );
+  assert.equal(
+    guesses.guess('00.share', 8, 'paramShare').answer,
+    undefined,
+    'a new guess waits for a figure',
+  );
+  guesses.guess('00.second', Number.NaN, 'paramShare');
+  guesses.reveal(memoryTimeline(run));
+  assert.match(guesses.giveUp('00.second') ?? '', /^Answer: parameters are 8\.5\d?% of the peak\.$/);
   assert.equal(guesses.giveUp('00.later', 'paramShare'), undefined);
   assert.match(guesses.reveal(memoryTimeline(run)).subtitle, /<br>Answer: parameters are 8\.5/);
 });
@@ -80,7 +87,7 @@ test('sl.guess asks its question without a value, and is never an error', () => 
     /^What percentage of rank 0's memory .* sl\.guess\('00\.params', 40, 'paramShare'\) \(in %\)/,
   );
   assert.match(texts(Number.NaN), /^no guess yet: replace NaN by a number/);
-  assert.match(texts('many'), /^many is no number/);
+  assert.match(texts('many'), /^"many" is no number/);
   assert.match(texts(Number.NaN, 'mine'), /^no guess yet/);
 });
 
