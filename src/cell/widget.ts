@@ -15,13 +15,50 @@ export interface WidgetComm {
 /** Opens channels to the front end; the kernel's executor has such an object. */
 export interface WidgetComms {
   open(target: string, data: Data, metadata: Data): WidgetComm;
+  /** Calls `opened` with each channel that the front end opens for this target. */
+  register(target: string, opened: (comm: WidgetComm) => void): void;
 }
 
-const COMMS = globalSlot<WidgetComms>('shardlab.comms');
+/** The channels of a process, and its open widgets by the names of their channels. */
+interface Widgets {
+  readonly comms: WidgetComms;
+  readonly open: Map<string, RestorableWidget>;
+}
+
+interface RestorableWidget {
+  readonly state: Data;
+  isRestored: boolean;
+}
+
+const WIDGETS = globalSlot<Widgets>('shardlab.widgets');
 
 /** Makes `comms` the channels of the process's widgets. */
 export function registerComms(comms: WidgetComms): void {
-  COMMS.value = comms;
+  const open = new Map<string, RestorableWidget>();
+  WIDGETS.value = { comms, open };
+  comms.register('jupyter.widget.control', (comm) => {
+    comm.onMessage = ({ method }) => {
+      if (method === 'request_states') comm.send(statesOf(open));
+    };
+  });
+}
+
+/**
+ * Returns the states of all open widgets, which a page asks for when it is loaded again. Source: ipywidgets,
+ * packages/schema/messages.md, "Control Widget messaging protocol"
+ */
+function statesOf(open: Widgets['open']): Data {
+  const states = [...open].map(([id, widget]) => {
+    widget.isRestored = true;
+    const { _model_name, _model_module, _model_module_version } = ANYWIDGET;
+    const model = {
+      model_name: _model_name,
+      model_module: _model_module,
+      model_module_version: _model_module_version,
+    };
+    return [id, { ...model, state: widget.state }];
+  });
+  return { method: 'update_states', states: Object.fromEntries(states), buffer_paths: [] };
 }
 
 export interface WidgetOptions {
@@ -63,21 +100,23 @@ const ANYWIDGET = {
  * appears where an output has its `bundle`. A page that is loaded again gets the present state.
  */
 export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undefined {
-  const comms = COMMS.value;
-  if (comms === undefined) return undefined;
-  let current: Data = { ...ANYWIDGET, _anywidget_id: 'shardlab', _esm: esm, ...state };
-  let [isOpen, isRestored] = [true, false];
-  const version = `${PROTOCOL.major}.${PROTOCOL.minor}.0`;
-  const comm = comms.open('jupyter.widget', { state: current, buffer_paths: [] }, { version });
-  comm.onClose = () => {
-    isOpen = false;
+  const widgets = WIDGETS.value;
+  if (widgets === undefined) return undefined;
+  const widget = {
+    state: { ...ANYWIDGET, _anywidget_id: 'shardlab', _esm: esm, ...state } as Data,
+    isRestored: false,
   };
-  comm.onMessage = ({ method, content, state: changed }) => {
+  const version = `${PROTOCOL.major}.${PROTOCOL.minor}.0`;
+  const comm = widgets.comms.open('jupyter.widget', { state: widget.state, buffer_paths: [] }, { version });
+  widgets.open.set(comm.id, widget);
+  const update = (changes: Data): void => comm.send({ method: 'update', state: changes, buffer_paths: [] });
+  comm.onClose = () => void widgets.open.delete(comm.id);
+  comm.onMessage = ({ method, content, state: changes }) => {
     if (method === 'custom' && isData(content)) heard(content);
-    if (method === 'update' && isData(changed)) current = { ...current, ...changed };
+    if (method === 'update' && isData(changes)) widget.state = { ...widget.state, ...changes };
     if (method === 'request_state') {
-      isRestored = true;
-      comm.send({ method: 'update', state: current, buffer_paths: [] });
+      widget.isRestored = true;
+      update(widget.state);
     }
   };
   const { major: version_major, minor: version_minor } = PROTOCOL;
@@ -86,15 +125,14 @@ export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undef
       'application/vnd.jupyter.widget-view+json': { version_major, version_minor, model_id: comm.id },
     },
     get isRestored() {
-      return isRestored;
+      return widget.isRestored;
     },
     set: (changes) => {
-      current = { ...current, ...changes };
-      if (isOpen) comm.send({ method: 'update', state: changes, buffer_paths: [] });
+      widget.state = { ...widget.state, ...changes };
+      if (widgets.open.has(comm.id)) update(changes);
     },
     close: () => {
-      if (isOpen) comm.close();
-      isOpen = false;
+      if (widgets.open.delete(comm.id)) comm.close();
     },
   };
 }

@@ -19,7 +19,12 @@ test('a widget speaks the protocol of Jupyter, and a page that is loaded again g
     onMessage: () => {},
     onClose: () => {},
   };
+  const control = { ...comm, id: 'c0' };
   registerComms({
+    register: (target, open) => {
+      assert.equal(target, 'jupyter.widget.control');
+      open(control);
+    },
     open: (target, { state }, metadata) => {
       const { _model_module, _view_module, _esm, count } = state as Record<string, unknown>; // the state is an object
       opened.push([target, _model_module, _view_module, _esm, count, metadata]);
@@ -42,8 +47,16 @@ test('a widget speaks the protocol of Jupyter, and a page that is loaded again g
   assert.equal(widget.isRestored, true);
   const { state } = sent.pop() as { state: Record<string, unknown> }; // what the line above sent
   assert.deepEqual([state.count, state._esm], [2, 'export default {}']);
+  control.onMessage({ method: 'request_states' }, []);
+  const { states } = sent.pop() as {
+    states: Record<string, { model_name: string; state: Record<string, unknown> }>;
+  }; // as above
+  assert.deepEqual(Object.keys(states), ['c1']);
+  assert.deepEqual([states.c1?.model_name, states.c1?.state.count], ['AnyModel', 2]);
   comm.onClose({});
   widget.set({ count: 3 });
   widget.close();
   assert.deepEqual(sent, [], 'a closed channel gets no message');
+  control.onMessage({ method: 'request_states' }, []);
+  assert.deepEqual(sent.pop(), { method: 'update_states', states: {}, buffer_paths: [] });
 });

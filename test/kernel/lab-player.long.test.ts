@@ -88,7 +88,7 @@ function prepareFolder(): void {
   );
 }
 
-const ROOT = "document.querySelector('.jp-OutputArea .shardlab-player')?.shadowRoot";
+const ROOT = "(document.querySelector('.jp-OutputArea .shardlab-player')?.shadowRoot)";
 
 /** Waits until the player in the page shows this round, and whether its ranks can be asked. */
 async function waitFor(page: Page, round: string, isLive: boolean): Promise<void> {
@@ -97,7 +97,9 @@ async function waitFor(page: Page, round: string, isLive: boolean): Promise<void
     return root?.querySelector('output').textContent === '${round}' && root.querySelector('.ranks').hidden === ${!isLive};
   })()`;
   await page.waitForFunction(condition).catch(async (error: unknown) => {
-    const found = await page.evaluate(`${ROOT}?.querySelector('.player').innerText`);
+    const found = await page.evaluate(
+      `${ROOT}?.querySelector('.player').innerText ?? document.querySelector('.jp-Notebook').innerText`,
+    );
     throw new Error(`the player does not show ${round}, but: ${found}`, { cause: error });
   });
 }
@@ -106,15 +108,26 @@ async function click(page: Page, does: string): Promise<void> {
   await page.evaluate(`${ROOT}.querySelector('[data-does=${does}]').click()`);
 }
 
-/** Runs all cells by the keyboard: Shift+Enter in each. */
+/** Runs both cells by the keyboard. */
 async function runAll(page: Page): Promise<void> {
-  await page.waitForSelector('.jp-Notebook .jp-CodeCell .jp-InputPrompt');
-  const [prompt] = await page.$$('.jp-Notebook .jp-Cell .jp-InputPrompt');
-  await prompt?.click();
-  for (const _ of [0, 1]) {
-    await page.keyboard.down('Shift');
-    await page.keyboard.press('Enter');
-    await page.keyboard.up('Shift');
+  await page.bringToFront();
+  await page.waitForFunction(
+    "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle' && document.querySelectorAll('.jp-Notebook .jp-Cell .jp-InputPrompt').length === 2",
+  );
+  for (const index of [0, 1]) {
+    // While JupyterLab still starts, it loses keys.
+    for (let hasBegun = false; !hasBegun; ) {
+      const prompts = await page.$$('.jp-Notebook .jp-Cell .jp-InputPrompt');
+      await prompts[index]?.click();
+      await page.keyboard.down('Control');
+      await page.keyboard.press('Enter');
+      await page.keyboard.up('Control');
+      const begun = `document.querySelectorAll('.jp-Notebook .jp-Cell .jp-InputPrompt')[${index}].innerText !== '[ ]:'`;
+      hasBegun = await page.waitForFunction(begun, { timeout: 5000 }).then(
+        () => true,
+        () => false,
+      );
+    }
   }
 }
 
@@ -123,7 +136,7 @@ test('in JupyterLab the buttons of a live player move the ranks, keys stay in it
   timeout: 300_000,
 }, async () => {
   const page = await (browser ?? assert.fail('no browser')).newPage();
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(90_000);
   page.on('dialog', (dialog) => void dialog.accept());
   await page.setViewport({ width: 1280, height: 900 });
   await page.goto(`${address}/doc/tree/walk.ipynb?token=secret`);
@@ -163,7 +176,7 @@ test('a walk that ends leaves a player without ranks in the notebook, which nbco
 }, async () => {
   prepareFolder();
   const page = await (browser ?? assert.fail('no browser')).newPage();
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(90_000);
   await page.setViewport({ width: 1280, height: 900 });
   await page.goto(`${address}/doc/tree/walk.ipynb?token=secret`);
   await runAll(page);

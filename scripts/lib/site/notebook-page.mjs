@@ -40,11 +40,31 @@ function outputLines(page, output, source) {
     page.figures.push({ file, alt, source, notebook: page.name });
     return [`<img class="figure" src="./pictures/${file}" alt="${attribute(alt)}" loading="lazy">`];
   }
+  if (text('text/html').includes('data-shardlab-player='))
+    return [playerFrame(text('text/html'), text('text/plain'))];
   if (data['text/html']) {
     return [`<div class="output" v-pre>${text('text/html').replaceAll(/\n\s*\n/g, '\n')}</div>`];
   }
   if (data['text/plain']) return fenced('text', withoutColours(text('text/plain')).trimEnd());
   return [];
+}
+
+/** Runs in the frame of a player: gives the frame the player's height, and the player the page's colours. */
+const FRAME_SCRIPT = `
+const frame = frameElement, root = document.documentElement;
+const paint = () => {
+  const { color, colorScheme } = parent.getComputedStyle(frame.parentElement);
+  Object.assign(root.style, { color, colorScheme });
+};
+paint();
+new parent.MutationObserver(paint).observe(parent.document.documentElement, { attributes: true });
+new ResizeObserver(() => { frame.style.height = root.offsetHeight + 'px'; }).observe(root);`;
+
+/** A player of a walk in a frame, because pages of VitePress run no scripts of their own. */
+function playerFrame(html, text) {
+  const frame = `<!doctype html><meta charset="utf-8"><style>body{margin:1px}</style>${html}<script>${FRAME_SCRIPT}</script>`;
+  const source = attribute(frame).replaceAll('\n', '&#10;');
+  return `<div class="output" v-pre><iframe class="player" title="${attribute(text.split('\n')[0])}" srcdoc="${source}"></iframe></div>`;
 }
 
 /** Escape sequences of terminals. */

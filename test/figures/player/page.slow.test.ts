@@ -7,10 +7,11 @@ import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { type Browser, launch, type Page } from 'puppeteer-core';
 import { sumOf } from '../../../src/core';
-import { playerHtml } from '../../../src/figures/player/player';
+import { playerBundle, playerHtml } from '../../../src/figures/player/player';
 import { reachedPoint } from '../../../src/figures/player/player-view';
 import { describePosition } from '../../../src/figures/player/point-words';
 import type { WalkRecord } from '../../../src/figures/player/walk-record';
+import { importScript } from '../../project/scripts';
 import { chromium as name, skipWithoutChromium as skip } from '../../support/chromium';
 import { fsdpRecord, pipelineRecord } from './records';
 
@@ -251,4 +252,38 @@ test('texts have the colour of the page, and a page without scripts has the stil
     assert.ok(((await still.boundingBox())?.height ?? 0) > 150);
     await page.close();
   }
+});
+
+test("on a page of the site a player runs in a frame of its own height, with the page's colours, also after the theme changes", {
+  skip,
+}, async () => {
+  const { notebookPage } = await importScript<{
+    notebookPage(path: string, notebook: unknown): { readonly markdown: string };
+  }>('site/notebook-page');
+  const outputs = [{ output_type: 'display_data', data: playerBundle(PIPELINE) }];
+  const { markdown } = notebookPage('notebooks/02.ipynb', {
+    cells: [{ cell_type: 'code', source: 'walk', outputs }],
+  });
+  const line = markdown.split('\n').find((text) => text.startsWith('<div class="output"')) ?? '';
+  assert.match(line, /<\/div>$/, 'the output is one line of Markdown');
+  assert.match(line, /title="Step 1 of a pipeline, &lt;b>1F1B/);
+  const file = join(folder, 'site.html');
+  const style =
+    'iframe { width: 100%; border: 0 } .dark { color-scheme: dark; color: #dfdfd6; background: #1b1b1f }';
+  writeFileSync(file, `<!doctype html><meta charset="utf-8"><style>${style}</style>${line}`);
+  const page = await (browser ?? assert.fail('no browser')).newPage();
+  await page.goto(pathToFileURL(file).href);
+  const frame = page.frames().find((each) => each !== page.mainFrame()) ?? assert.fail('no frame');
+  await frame.waitForFunction("document.querySelector('.shardlab-player') !== null");
+  await frame.evaluate(`${ROOT(0)}.querySelector('[data-does=first]').click()`);
+  assert.equal(await frame.evaluate(`${ROOT(0)}.querySelector('output').textContent`), 'round 1 of 9');
+  const hidden = 'document.documentElement.scrollHeight - innerHeight';
+  await frame.waitForFunction(`${hidden} === 0`);
+  const height = Number(await page.evaluate("document.querySelector('iframe').clientHeight"));
+  assert.ok(height > 200 && height < 500, `${height} pixels high`);
+  await page.evaluate("document.documentElement.className = 'dark'");
+  await frame.waitForFunction(
+    `getComputedStyle(${ROOT(0)}.querySelector('li')).color === 'rgb(223, 223, 214)' && document.documentElement.style.colorScheme === 'dark'`,
+  );
+  await page.close();
 });
