@@ -293,7 +293,7 @@ export class RankTraining {
     this.#isStepping = true;
     try {
       const result = trainer.step();
-      if (copies?.isDue(trainer.steps, group) === true) copies.take(trainer, group);
+      copies?.stepped(result, trainer, group);
       return result;
     } finally {
       this.#isStepping = false;
@@ -309,8 +309,8 @@ export class RankTraining {
   #restore({ run, step }: TrainingWork & { kind: 'restore' }): CopyRestored {
     const { trainer, group } = this.#run(run);
     const copies = this.#copies.get(run) ?? this.#missing(`copies of run ${run}`);
-    const { steps, optimizerSteps } = this.#within(run, () => copies.restore(trainer, group, step));
-    return { step: steps, numUpdates: optimizerSteps };
+    const { state, results } = this.#within(run, () => copies.restore(trainer, group, step));
+    return { numUpdates: state.optimizerSteps, results };
   }
 
   /** Assigns the buffers that `work` makes to the run. */
