@@ -88,6 +88,9 @@ class NodeFleet implements Fleet {
   readonly processes: RankProcess[] = [];
   readonly reports: ReadyReport[] = [];
   readonly folder: string;
+  readonly engine: LaunchPlan['engine'];
+  readonly baseDir: string;
+  readonly link: Link | undefined;
   listener: FleetListener = NOBODY;
   segment: Segment | undefined;
   readonly #plan: LaunchPlan;
@@ -99,19 +102,10 @@ class NodeFleet implements Fleet {
   constructor(plan: LaunchPlan, folder: string) {
     this.#plan = plan;
     this.folder = folder;
+    this.engine = plan.engine;
+    this.baseDir = plan.baseDir;
+    this.link = plan.link;
     process.on('exit', this.#killAll);
-  }
-
-  get engine(): LaunchPlan['engine'] {
-    return this.#plan.engine;
-  }
-
-  get baseDir(): string {
-    return this.#plan.baseDir;
-  }
-
-  get link(): Link | undefined {
-    return this.#plan.link;
   }
 
   get control(): NodeControlServer {

@@ -7,6 +7,7 @@ import type { ProcessGroup } from '../wire';
 import { exchange } from './checkpoint/state/agreement';
 import { buffersOf } from './checkpoint/state/placement';
 import { VALUES } from './checkpoint/state/state-access';
+import type { StepResult } from './step-result';
 import type { TrainerState } from './trainer-state';
 
 /*
@@ -14,7 +15,7 @@ import type { TrainerState } from './trainer-state';
  * (step, batches, rates, scaler), into the host's memory, and sends this copy to the next rank of the run, which stores it too. If
  * a process ends, its successor gets the copy from the next rank, and all other ranks go back to their own copies of the same
  * step. A copy counts when every rank has it, which a barrier ensures; until then each rank also stores the copy before. So a rank
- * may end at any moment. If two neighbours end together, the copy of the first is lost. Under strategies with replicas, the
+ * may end at any moment. The copy has the results of the newest steps, because a rank may end before it has reported them. If two neighbours end together, the copy of the first is lost. Under strategies with replicas, the
  * replicas are copied as well.
  * Source: Wang et al., "Gemini: Fast failure recovery in distributed training with in-memory checkpoints", SOSP 2023.
  */
@@ -24,6 +25,9 @@ export const MEMORY_CHECKPOINT = 'in-memory checkpoint';
 
 /** Number of elements (1 MiB) that a rank sends at one time, so that a copy needs little memory of the device. */
 const MOST_ELEMENTS = 2 ** 18;
+
+/** Ranks run at most this number of steps that they have not reported ([Note: grants] in session/run/training.ts), and one more. */
+const NUM_RESULTS = 3;
 
 /** The trainer's parts that a copy contains, or that receive it. */
 interface Copied {
@@ -39,6 +43,8 @@ interface Copied {
 interface Copy {
   readonly step: number;
   readonly state: TrainerState;
+  /** The results of the newest steps on this rank. */
+  readonly results: readonly StepResult[];
   /** This rank's values, in the order of `placesOf`. */
   readonly own: HostArray;
   /** The values of the rank before this one. */
@@ -60,6 +66,7 @@ export class MemoryCheckpoints {
   #copies: Copy[] = [];
   /** The arrays of a copy that is not complete. */
   #open: HostArray[] = [];
+  #results: readonly StepResult[] = [];
 
   /** A copy is made every `every` steps. */
   constructor(engine: Engine, every: number) {
@@ -72,9 +79,11 @@ export class MemoryCheckpoints {
     return this.#copies.map(({ step }) => step);
   }
 
-  /** Whether a copy is due after a step. A run on one rank has no next rank. */
-  isDue(step: number, group: ProcessGroup): boolean {
-    return group.size > 1 && step % this.#every === 0;
+  /** Copies the training if a copy is due after the step with this result. Throws: as `take`. */
+  stepped(result: StepResult, trainer: Copied, group: ProcessGroup): void {
+    this.#results = [...this.#results, result].slice(-NUM_RESULTS);
+    // A run on one rank has no next rank.
+    if (group.size > 1 && result.step % this.#every === 0) this.take(trainer, group);
   }
 
   /** Copies the training; all ranks of the group call it after the same step. Throws: OUT_OF_MEMORY, errors of collectives. */
@@ -86,7 +95,7 @@ export class MemoryCheckpoints {
     const sizes = exchange({ engine: this.#engine, group }, MEMORY_CHECKPOINT, own.length);
     const ofPrevious = this.#allocate(sizes[before(group)] ?? 0);
     this.#pass(group, own, ofPrevious);
-    this.#copies.push({ step: state.steps, state, own, ofPrevious });
+    this.#copies.push({ step: state.steps, state, results: this.#results, own, ofPrevious });
     this.#open = [];
     group.barrier({ cause: 'control', module: MEMORY_CHECKPOINT }).wait();
     for (const copy of this.#copies.splice(0, this.#copies.length - 1)) dispose(copy);
@@ -94,9 +103,13 @@ export class MemoryCheckpoints {
 
   /**
    * Gives a new trainer the copied state of a step; all ranks of the group call it. Then makes a new copy of this state, because
-   * ranks that were started again have none. Returns the counts of the training.
+   * ranks that were started again have none. Returns the counts of the training, and the results of its newest steps if this rank has them.
    */
-  restore(trainer: Copied, group: ProcessGroup, step: number): TrainerState {
+  restore(
+    trainer: Copied,
+    group: ProcessGroup,
+    step: number,
+  ): { readonly state: TrainerState; readonly results: readonly StepResult[] } {
     const copy = this.#copies.findLast((each) => each.step === step);
     const states = exchange({ engine: this.#engine, group }, MEMORY_CHECKPOINT, copy?.state ?? null);
     const state = states.find((each) => each !== null);
@@ -112,8 +125,9 @@ export class MemoryCheckpoints {
     trainer.restore(state);
     if (copy === undefined) values.dispose();
     this.#open = [];
+    this.#results = copy?.results ?? [];
     this.take(trainer, group);
-    return state;
+    return { state, results: this.#results };
   }
 
   /** Frees what an interrupted copy has left. */
@@ -125,6 +139,7 @@ export class MemoryCheckpoints {
   clear(): void {
     this.recover();
     for (const copy of this.#copies.splice(0)) dispose(copy);
+    this.#results = [];
   }
 
   #allocate(length: number): HostArray {

@@ -214,10 +214,12 @@ export interface StepGrant {
   readonly isFinal: boolean;
 }
 
-/** The counts with which a run continues after its copied state was restored. */
+/** A rank's answer when the copied state of a run was restored. */
 export interface CopyRestored {
-  readonly step: number;
+  /** Number of the optimizer's updates so far. */
   readonly numUpdates: number;
+  /** The results of the newest steps; empty on a rank that was started again. */
+  readonly results: readonly StepResult[];
 }
 
 /** A rank's report of one training step. */

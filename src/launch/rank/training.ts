@@ -320,7 +320,7 @@ export class RankTraining {
     try {
       const result = trainer.step();
       faults.stepped();
-      if (copies?.isDue(trainer.steps, group) === true) copies.take(trainer, group);
+      copies?.stepped(result, trainer, group);
       return result;
     } finally {
       for (const remove of removals) remove();
@@ -337,8 +337,8 @@ export class RankTraining {
   #restore({ run, step }: TrainingWork & { kind: 'restore' }): CopyRestored {
     const { trainer, group } = this.#run(run);
     const copies = this.#copies.get(run) ?? this.#missing(`copies of run ${run}`);
-    const { steps, optimizerSteps } = this.#within(run, () => copies.restore(trainer, group, step));
-    return { step: steps, numUpdates: optimizerSteps };
+    const { state, results } = this.#within(run, () => copies.restore(trainer, group, step));
+    return { numUpdates: state.optimizerSteps, results };
   }
 
   /** Assigns the buffers that `work` makes to the run. */

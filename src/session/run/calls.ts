@@ -140,7 +140,7 @@ export class RunCalls {
     return this.#ended ?? this.#lost;
   }
 
-  /** Refuses work until `found` is called. */
+  /** Refuses work until `regain` is called. */
   lose(why: string): void {
     this.#lost = new ShardlabError('CLOSED', why);
   }
@@ -151,7 +151,7 @@ export class RunCalls {
   }
 
   /** Accepts work again. */
-  found(): void {
+  regain(): void {
     this.#lost = undefined;
   }
 

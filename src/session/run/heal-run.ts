@@ -34,7 +34,7 @@ export async function healRun(parts: HealedParts, fromStart: boolean): Promise<H
   const { number: run, calls, history, loop } = parts;
   return await loop.takeToHeal(async () => {
     const before = history.lastStep;
-    calls.found();
+    calls.regain();
     try {
       const point =
         (await newestPoint(parts)) ?? (fromStart ? ({ step: 0, source: 'start' } as const) : undefined);
@@ -76,9 +76,20 @@ async function restore(parts: HealedParts, { step, source, path }: Point): Promi
   if (path !== undefined) await loadRun(parts, path, {});
   else if (source === 'start') history.resume(0);
   else {
-    const [restored] = await calls.on<CopyRestored>(history.phase.world, { kind: 'restore', run, step });
+    const ranks = await calls.on<CopyRestored>(history.phase.world, { kind: 'restore', run, step });
+    keepUnreported(parts, step, ranks);
     const evaluations = history.evaluations.filter((evaluation) => evaluation.step <= step);
-    history.resume(step, evaluations, restored?.numUpdates);
+    history.resume(step, evaluations, ranks[0]?.numUpdates);
+  }
+}
+
+/** Stores the results of steps up to `step` that the ended rank had not reported; their records are lost. */
+function keepUnreported({ history, loop }: HealedParts, step: number, ranks: readonly CopyRestored[]): void {
+  for (let next = history.lastStep + 1; next <= step; next++) {
+    const steps = ranks.flatMap(({ results }) =>
+      results.flatMap((result) => (result.step === next ? { result, record: null } : [])),
+    );
+    if (steps.length > 0) loop.logs.step(history.keep(steps), steps);
   }
 }
 

@@ -387,8 +387,8 @@ export class Job extends StepFigures {
 
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
     const form = 'job.train(config, { … })';
-    const given = parseOptions(form, options, TRAIN_OPTIONS);
-    const { init, ranks: world = this.numRanks, inMemoryCheckpointSteps: copySteps } = given;
+    const parsed = parseOptions(form, options, TRAIN_OPTIONS);
+    const { init, ranks: world = this.numRanks, inMemoryCheckpointSteps: copySteps } = parsed;
     const torch = torchRunOf(this.#fleet, options);
     checkWorld('train', world, this.numRanks);
     checkInit(init);
