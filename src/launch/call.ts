@@ -39,6 +39,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   python: 'job.on().python',
   train: 'job.train',
   steps: 'run.step',
+  plant: 'job.plant',
   madeValues: 'run.parity',
   rate: 'run.lr',
   group: 'job.train',

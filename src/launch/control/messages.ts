@@ -169,6 +169,8 @@ export type RankWork =
       /** Whether ranks record what the points of the last step make, and return the digests. [Note: made values] */
       readonly records?: boolean | undefined;
     }
+  /** Plants faults in the cells and functions of the job's ranks, in place of earlier ones. */
+  | { readonly kind: 'plant'; readonly faults: readonly PlantedFault[] }
   /** Returns the values of a part of a recorded event on rank `rank`; null on other ranks, and if the values were not stored. */
   | {
       readonly kind: 'madeValues';

@@ -16,6 +16,7 @@ import type { ProcessGroup, World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { CopyRestored, GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
+import { CellFaults } from './cell-faults';
 import { unitFacts } from './describe-model';
 import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
 import { MadeRecorder } from './made-recorder';
@@ -82,9 +83,12 @@ export class RankTraining {
   /** A trainer that is built and not in use yet; it is disposed if the work fails. */
   #unfinished: Trainer | undefined;
   #isStepping = false;
+  /** The faults of cells and functions. */
+  readonly cellFaults: CellFaults;
 
   constructor(parts: RankTrainingParts) {
     this.#parts = parts;
+    this.cellFaults = new CellFaults({ ...parts, isStepping: () => this.#isStepping });
     this.#groups.set(WORLD, parts.group);
     this.#saves = new RankSaves(parts);
   }
@@ -128,6 +132,8 @@ export class RankTraining {
         return sampleTokens(this.#run(work.run).trainer, work, report);
       case 'sampleVideo':
         return sampleVideosOf(this.#run(work.run).trainer, work, report);
+      case 'plant':
+        return this.cellFaults.plant(work.faults);
       case 'madeValues':
         return work.rank === this.#parts.rank
           ? this.#run(work.run).made?.valuesOf(work.event, work.part)

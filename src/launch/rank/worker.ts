@@ -109,7 +109,7 @@ export class RankWorker {
     this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';
-    const { steps, replicas, courier } = this.#parts;
+    const { steps, replicas, courier, training } = this.#parts;
     if ('walks' in work && work.walks === true) this.#parts.walker.begin(id);
     const eager = currentEagerTape();
     if (eager !== null) eager.isActive = isRecorded;
@@ -117,6 +117,7 @@ export class RankWorker {
     const { isWalking } = this.#parts.walker;
     if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }), isWalking);
     const outcome = await this.#outcome(work);
+    if (isRecorded) training.cellFaults.ended();
     const sums = outcome.ok && isRecorded ? replicas.sums() : [];
     if (sums.length > 0) courier.send({ type: 'replicas', id, sums });
     eager?.close();

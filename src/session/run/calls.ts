@@ -46,7 +46,7 @@ export interface RunParts extends RunHome {
 /** The kinds of work that a run sends to its ranks. */
 export type RunWork = Exclude<
   RankWork,
-  { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
+  { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' | 'plant' }
 >;
 
 /** Sends a run's work to its ranks; when the run has ended, work is refused. */

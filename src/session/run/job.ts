@@ -241,6 +241,21 @@ export class Job extends StepFigures {
   }
 
   /**
+   * From now on, `%%ranks` cells and functions of this job make these faults, in place of those that were planted before; [] removes
+   * all. Runs of `train` make only their own. Steps are counted from here on, over all cells. Throws: CONFIG as `train` does.
+   * @example
+   * await job.plant([{ rank: 1, at: 'allReduce step 2', do: 'skip' }]);
+   * await job.plant([]);
+   */
+  async plant(faults: readonly Fault[] | Mystery): Promise<void> {
+    const planted = plantedIn(faults, this.numRanks, this.#fleet.engine === 'torch');
+    this.#recordings.planted = planted.note;
+    if (this.#fleet.engine === 'torch') return;
+    const ranks = this.ranks.map(({ rank }) => rank);
+    await this.#supervisor.run(ranks, { kind: 'plant', faults: planted.faults }, {});
+  }
+
+  /**
    * Prepares the conversations of `data.instructions`, as `train` does, and returns how many rows an epoch has; undefined if the
    * data are not instructions. Throws: CONFIG, IO.
    * @internal

@@ -229,6 +229,9 @@ export class Recordings {
     return this.#current;
   }
 
+  /** Says that faults are planted in cells and functions; null if there are none. */
+  planted: string | null = null;
+
   /** Runs a call of cells or functions, and adds its steps to the current recording, even if the call fails. */
   async during<T>(
     ranks: readonly number[],
@@ -251,6 +254,8 @@ export class Recordings {
       compareCellReplicas(title, sums, steps.numUpdates);
       return value;
     } finally {
+      if (this.planted !== null)
+        warnOnStderr(`${this.planted} in the job's cells and functions; await job.plant([]) removes it`);
       steps.end();
     }
   }

@@ -109,3 +109,38 @@ test('a fault that matches no point says so after the first step, with the point
     /the fault of rank 2 at 'reduceScatter layer 1': 'skip' does nothing: .* points: data, forward, forward blocks\.0,/,
   );
 });
+
+test('faults of cells act until they are removed, and a summary says so', async (context) => {
+  const written: string[] = [];
+  context.mock.method(process.stderr, 'write', (text: string) => {
+    written.push(text);
+    return true;
+  });
+  const sums = () =>
+    job()
+      .on('all')
+      .run(({ rank, dist, tf }) => {
+        const tensors = [tf.tensor1d([rank + 1]), tf.tensor1d([10])];
+        for (const work of tensors.map((tensor) => dist.allReduce(tensor, { asyncOp: true }))) work.wait();
+        return tensors.map((tensor) => tensor.dataSync()[0]);
+      });
+  const all = (values: readonly number[]) => Array.from({ length: 4 }, () => values);
+  await job().plant([{ rank: 1, at: 'allReduce', do: 'skip' }]);
+  assert.deepEqual(await sums(), all([8, 30]));
+  assert.match(written.join(''), /1 fault planted in the job's cells and functions/);
+  await job().plant([{ rank: 1, at: 'allReduce', do: 'double' }]);
+  assert.deepEqual(await sums(), all([12, 50]));
+  // Two all-reduces that one line calls are equal to the ranks' comparison, so they exchange their values.
+  await job().plant([{ rank: 2, at: 'allReduce', do: 'wrong order' }]);
+  assert.deepEqual(await sums(), [
+    [17, 33],
+    [17, 33],
+    [33, 17],
+    [17, 33],
+  ]);
+  await job().plant([]);
+  assert.deepEqual(await sums(), all([10, 40]));
+  const run = await job().train(configOf('NO_SHARD'));
+  assert.equal((await run.step()).planted, null);
+  await run.dispose();
+});
