@@ -12,7 +12,6 @@ const SENTENCES = {
   tries: { en: '{0} tries', zh: '{0} 次作答' },
   wrong: { en: '{0} is not right. {1}', zh: '{0} 不对。{1}' },
   hint: { en: 'Hint {0} of {1}: {2}', zh: '提示 {0}/{1}：{2}' },
-  moreHints: { en: "sl.hint('{0}') shows the next hint.", zh: "sl.hint('{0}') 显示下一条提示。" },
   offer: {
     en: "sl.solution('{0}') shows the solution; a right answer is then worth half a point.",
     zh: "sl.solution('{0}') 显示解答；此后答对得半分。",
@@ -55,7 +54,6 @@ const SENTENCES = {
     en: 'your guess: {0}; the next figure of this quantity shows the answer',
     zh: '你的猜测：{0}；下一张画出这个量的图会给出答案',
   },
-  answered: { en: '{0}', zh: '{0}' },
   solutionOfGuess: {
     en: 'The next figure of this quantity shows the answer; run the cell of the figure again.',
     zh: '下一张画出这个量的图会给出答案；请再次运行画图的单元格。',
