@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers';
 import { type DisplayBundle, now, type Seconds } from '../../core';
 import { pageScript, playerBundle } from './player';
-import { playerView } from './player-view';
+import { type PackedView, packedView, playerView } from './player-view';
 import type { WalkRecord } from './walk-record';
 
 /** A walk whose ranks can still be asked. */
@@ -83,7 +83,7 @@ export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: Wid
   let live: LiveState = { isLive: true, isBusy: false, error: '', names: namesOf(walk.record()) };
   const widget = openWidget({
     esm: pageScript(),
-    state: { view: playerView(walk.record()), live },
+    state: { view: viewOf(walk), live },
     heard: (message) => void answer(message),
   });
   if (widget === undefined) return playerBundle(walk.record());
@@ -92,7 +92,7 @@ export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: Wid
     live = { ...live, ...change };
     widget.set({ live });
   };
-  const views = limited(() => widget.set({ view: playerView(walk.record()) }));
+  const views = limited(() => widget.set({ view: viewOf(walk) }));
   const forget = walk.onChange(() => {
     if (live.isLive && isOver(walk)) end();
     else views.request();
@@ -101,7 +101,7 @@ export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: Wid
     if (!live.isLive) return;
     forget();
     views.stop();
-    widget.set({ view: playerView(walk.record()) });
+    widget.set({ view: viewOf(walk) });
     setLive({ isLive: false, isBusy: false });
     show(playerBundle(walk.record()));
     if (!widget.isRestored) widget.close();
@@ -125,6 +125,10 @@ export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: Wid
   };
   show({ ...playerBundle(walk.record()), ...widget.bundle });
   return {};
+}
+
+function viewOf(walk: LiveWalk): PackedView {
+  return packedView(playerView(walk.record()));
 }
 
 function isOver(walk: LiveWalk): boolean {

@@ -38,17 +38,36 @@ export function button(name, label, act) {
   return element;
 }
 
-/** Writes bytes in the unit of the whole walk, as the labels of figures. */
-export function inUnit({ scale }, bytes) {
-  const value = bytes / scale.divisor;
-  const size = Math.abs(value);
-  const digits =
-    size >= 1000 || scale.unit === 'B'
-      ? value.toFixed(0)
-      : size >= 0.995
-        ? value.toFixed(1)
-        : `${Number(value.toPrecision(2))}`;
-  return `${value === 0 ? '0' : digits.replace('-', '−')} ${scale.unit}`;
+const UNITS = [
+  [1e12, 'TB'],
+  [1e9, 'GB'],
+  [1e6, 'MB'],
+  [1e3, 'kB'],
+  [1, 'B'],
+];
+
+/** Writes bytes as the labels of figures, in the unit of the whole walk or, without one, in the unit that fits. */
+export function inUnit(bytes, scale) {
+  const [size, name] = UNITS.find(([least]) => Math.abs(bytes) >= least) ?? [1, 'B'];
+  const { divisor, unit } = scale ?? { divisor: size, unit: name };
+  const value = bytes / divisor;
+  const most = Math.abs(value);
+  const isWhole = most >= 1000 || unit === 'B';
+  const digits = isWhole
+    ? value.toFixed(0)
+    : most >= 0.995
+      ? value.toFixed(1)
+      : `${Number(value.toPrecision(2))}`;
+  return `${value === 0 ? '0' : digits.replace('-', '−')} ${unit}`;
+}
+
+/** Returns the view of a packed view (packedView in player-view.ts). */
+export function unpacked({ steps, stands, ...view }) {
+  return {
+    ...view,
+    points: view.points.map((points) => points.map((index) => steps[index])),
+    rounds: view.rounds.map((positions) => positions.map((index) => stands[index])),
+  };
 }
 
 export function swatches(entries) {

@@ -3,7 +3,7 @@
 
 // `live` is what a player knows of ranks that still walk: { isLive, isBusy, error, names } (LiveState in live-player.ts).
 
-import { button, icon, inUnit, make, swatches, wholeState } from './page-parts.mjs';
+import { button, icon, inUnit, make, swatches, unpacked, wholeState } from './page-parts.mjs';
 
 /** The text of page.css, which player.ts writes here. */
 const STYLE = '/* style */';
@@ -22,7 +22,8 @@ addEventListener('keydown', leaveKeys, true);
 /** One player: draws a view into an element, and moves between its rounds. */
 class Player {
   constructor(parent, { view, round, live, send = () => {} }) {
-    this.view = view;
+    this.packed = view;
+    this.view = unpacked(view);
     this.round = round ?? view.rounds.length - 1;
     this.live = live ?? { isLive: false, isBusy: false, error: '', names: [] };
     this.send = send;
@@ -162,7 +163,7 @@ class Player {
       return { bar, row: make('div', { class: 'row' }, make('b', {}, `rank ${rank}`), bar) };
     });
     this.change = make('div', { class: 'note change' });
-    const most = `Dashed: the most of the walk, ${inUnit(view, view.most.bytes)} on rank ${view.most.rank}.`;
+    const most = `Dashed: the most of the walk, ${inUnit(view.most.bytes, view.scale)} on rank ${view.most.rank}.`;
     this.panels.memory.replaceChildren(
       make('h4', {}, 'Memory by category'),
       ...this.rows.map(({ row }) => row),
@@ -228,7 +229,7 @@ class Player {
   sentence({ sentence, numReached, state }, rank) {
     const before = this.view.rounds[this.round - 1]?.[rank];
     const isMoved = before === undefined || before.numReached !== numReached || before.state !== state;
-    return make('li', { class: isMoved ? 'moved' : '' }, this.view.texts[sentence]);
+    return make('li', { class: isMoved ? 'moved' : '' }, `rank ${rank} ${this.view.texts[sentence]}`);
   }
 
   fillBar(bar, point, rank) {
@@ -238,7 +239,7 @@ class Player {
       if (size === 0) return [];
       const { name, css, ink } = view.causes[index];
       const segment = make('i', {
-        title: `${name}: ${inUnit(view, size)}`,
+        title: `${name}: ${inUnit(size, view.scale)}`,
         'data-cause': name,
         'data-bytes': `${size}`,
       });
@@ -247,7 +248,7 @@ class Player {
       segment.style.color = ink;
       return [segment];
     });
-    const total = inUnit(view, sum(bytes));
+    const total = inUnit(sum(bytes), view.scale);
     bar.setAttribute(
       'aria-label',
       `rank ${rank} holds ${total}: ${parts.map(({ title }) => title).join(', ')}`,
@@ -264,7 +265,7 @@ class Player {
       if (!point || !old) continue;
       const parts = view.causes.flatMap(({ name }, index) => {
         const more = point.bytes[index] - old.bytes[index];
-        return more === 0 ? [] : [`${name} ${more > 0 ? '+' : ''}${inUnit(view, more)}`];
+        return more === 0 ? [] : [`${name} ${more > 0 ? '+' : ''}${inUnit(more)}`];
       });
       if (parts.length > 0) return `Since the round before, rank ${rank}: ${parts.join(', ')}.`;
     }
@@ -383,8 +384,9 @@ class Player {
   /** Shows a walk that has more rounds than before; a player at the last round follows. */
   update(view, live) {
     const isAtEnd = this.round >= this.view.rounds.length - 1;
-    const isNew = view !== this.view;
-    this.view = view;
+    const isNew = view !== this.packed;
+    this.packed = view;
+    this.view = unpacked(view);
     this.live = live;
     if (isAtEnd) this.round = view.rounds.length - 1;
     if (isNew) this.draw();

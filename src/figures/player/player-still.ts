@@ -3,7 +3,7 @@ import { counted, inUnit } from '../format';
 import { escapeHtml, LIGHT, safe, type Theme, textWidth, wrapped } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from '../grammar/palette';
 import { FONT_FAMILY, STATIC_WIDTH, SUBTITLE_SIZE, TITLE_SIZE } from '../grammar/template';
-import { element, fillOf, type Hatches, svgText } from '../static/svg';
+import { element, fillOf, type Hatches, svgText, round as twoDecimals } from '../static/svg';
 import { KIND_FILL, type PlayerView, playerView, WAITING_FILL } from './player-view';
 import { KIND_WORDS, POINT_KINDS } from './point-words';
 import type { WalkRecord } from './walk-record';
@@ -53,8 +53,13 @@ export function playerSvg(
 /** Says in words what a still shows: the walk, the round, and where each rank stands. */
 export function stillText(view: PlayerView, round: number): string {
   const positions = view.rounds[round] ?? [];
-  const says = positions.map(({ sentence }) => view.texts[sentence] ?? '').join('; ');
+  const says = positions.map((_, rank) => sentenceOf(view, round, rank)).join('; ');
   return `${view.title}, ${roundText(view, round)}${says === '' ? '' : `: ${says}`}`;
+}
+
+/** Says where a rank stands in a round. */
+function sentenceOf({ rounds, texts }: PlayerView, round: number, rank: number): string {
+  return `rank ${rank} ${texts[rounds[round]?.[rank]?.sentence ?? -1] ?? ''}`;
 }
 
 function roundText({ rounds }: PlayerView, round: number): string {
@@ -84,27 +89,27 @@ function lanes({ view, round, theme, top, fill }: Still): Drawn {
   const { points, rounds } = view;
   const width = Math.min(WIDEST, (RIGHT - LEFT) / Math.max(1, rounds.length));
   const kinds = POINT_KINDS.filter((kind) => view.kinds.some(({ name }) => name === KIND_WORDS[kind]));
-  const cells = points.flatMap((reached, rank) => {
-    const y = top + rank * ROW;
-    const label = svgText(LEFT - 8, y + 14, `rank ${rank}`, { size: TEXT, fill: theme.soft, anchor: 'end' });
-    const row = rounds.flatMap((positions, index) => {
+  const labels = points.map((_, rank) =>
+    svgText(LEFT - 8, top + rank * ROW + 14, `rank ${rank}`, {
+      size: TEXT,
+      fill: theme.soft,
+      anchor: 'end',
+    }),
+  );
+  // One path per fill: a picture of a long walk has thousands of cells.
+  const paths = new Map<string, string>();
+  const right = twoDecimals(width - (width > 6 ? 1 : 0));
+  for (const [rank, reached] of points.entries()) {
+    for (const [index, positions] of rounds.entries()) {
       const position = positions[rank];
       const kind = kinds[reached[(position?.numReached ?? 0) - 1]?.kind ?? -1];
-      if (position === undefined || kind === undefined || position.state === 'ended') return [];
+      if (position === undefined || kind === undefined || position.state === 'ended') continue;
       const paint = fill(position.state === 'waiting' ? WAITING_FILL : KIND_FILL[kind]);
-      const gap = width > 6 ? 1 : 0;
-      return [
-        element('rect', {
-          x: LEFT + index * width,
-          y: y + 2,
-          width: width - gap,
-          height: ROW - 4,
-          fill: paint,
-        }),
-      ];
-    });
-    return [label, ...row];
-  });
+      const cell = `M${twoDecimals(LEFT + index * width)} ${top + rank * ROW + 2}h${right}v${ROW - 4}h-${right}z`;
+      paths.set(paint, `${paths.get(paint) ?? ''}${cell}`);
+    }
+  }
+  const cells = [...labels, ...[...paths].map(([paint, d]) => element('path', { d, fill: paint }))];
   const height = points.length * ROW;
   const marker = element('rect', {
     x: LEFT + round * width - 1,
@@ -196,8 +201,8 @@ function bars({ view, round, theme, top, fill }: Still): Drawn {
 }
 
 function sentences({ view, round, theme, top }: Still): Drawn {
-  const lines = (view.rounds[round] ?? []).flatMap(({ sentence }) =>
-    wrapped(view.texts[sentence] ?? '', SUBTITLE_SIZE, RIGHT - 8),
+  const lines = (view.rounds[round] ?? []).flatMap((_, rank) =>
+    wrapped(sentenceOf(view, round, rank), SUBTITLE_SIZE, RIGHT - 8),
   );
   const parts = lines.map((line, i) =>
     svgText(8, top + 14 + i * (LINE + 1), safe(line), { size: SUBTITLE_SIZE, fill: theme.strong }),

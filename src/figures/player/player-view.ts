@@ -10,7 +10,7 @@ import {
   STACK_ORDER,
   WAIT_FILLS,
 } from '../grammar/palette';
-import { describePoint, describePosition, KIND_WORDS, POINT_KINDS, type PointKind } from './point-words';
+import { describePoint, KIND_WORDS, POINT_KINDS, type PointKind, positionText } from './point-words';
 import type { SourcePlace, WalkedPoint, WalkPosition, WalkRecord } from './walk-record';
 
 /** The fill of each kind of point: a collective has the colour of what it carries, and work has the colour of its phase. */
@@ -67,7 +67,7 @@ export interface ViewedPoint {
 }
 
 export interface ViewedPosition extends Pick<WalkPosition, 'numReached' | 'state'> {
-  /** Index in the view's `texts`: the sentence that says where the rank stands. */
+  /** Index in the view's `texts`: the sentence that says where the rank stands, without its first words "rank 0". */
   readonly sentence: number;
 }
 
@@ -132,7 +132,7 @@ export function playerView(record: WalkRecord): PlayerView {
       positions.map((position, rank) => ({
         numReached: position.numReached,
         state: position.state,
-        sentence: texts.indexOf(describePosition(rank, position, reachedPoint(record, rank, position))),
+        sentence: texts.indexOf(positionText(position, reachedPoint(record, rank, position))),
       })),
     ),
     modules,
@@ -157,7 +157,34 @@ export function numPassed({ numReached, state }: Pick<WalkPosition, 'numReached'
   return state === 'ended' ? numReached : Math.max(0, numReached - 1);
 }
 
-/** The texts of a view, each once. */
+/** A view as pages get it: each point and each position is in a table once, because ranks often do the same. */
+export interface PackedView extends Omit<PlayerView, 'points' | 'rounds'> {
+  readonly steps: readonly ViewedPoint[];
+  readonly stands: readonly ViewedPosition[];
+  /** As in the view, with indices in `steps`. */
+  readonly points: readonly (readonly number[])[];
+  /** As in the view, with indices in `stands`. */
+  readonly rounds: readonly (readonly number[])[];
+}
+
+/** Packs a view; the page unpacks it. */
+export function packedView(view: PlayerView): PackedView {
+  const [steps, stands] = [new TextTable(), new TextTable()];
+  const indices = (table: TextTable, rows: readonly (readonly object[])[]) =>
+    rows.map((row) => row.map((value) => table.indexOf(JSON.stringify(value))));
+  const points = indices(steps, view.points);
+  const rounds = indices(stands, view.rounds);
+  // The texts are JSON of these types.
+  return {
+    ...view,
+    points,
+    rounds,
+    steps: steps.texts.map((text) => JSON.parse(text) as ViewedPoint),
+    stands: stands.texts.map((text) => JSON.parse(text) as ViewedPosition),
+  };
+}
+
+/** Texts, each once. */
 class TextTable {
   readonly texts: string[] = [];
   readonly #indices = new Map<string, number>();

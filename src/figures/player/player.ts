@@ -6,7 +6,7 @@ import { byteScale, inUnit } from '../format';
 import { escapeHtml } from '../grammar/ink';
 import { createTable, type Table } from '../table';
 import { playerSvg, stillText } from './player-still';
-import { numPassed, type PlayerView, playerView, reachedPoint } from './player-view';
+import { numPassed, type PlayerView, packedView, playerView, reachedPoint } from './player-view';
 import { describePoint } from './point-words';
 import type { WalkRecord } from './walk-record';
 
@@ -25,7 +25,7 @@ export function playerHtml(record: WalkRecord, options: PlayerOptions = {}): str
   const round = shownRound(record, options);
   // Base64 hides markup from whatever sanitizes or rewrites the page.
   const still = Buffer.from(playerSvg(record, round)).toString('base64');
-  const data = JSON.stringify({ view, round }).replaceAll('<', '\\u003c');
+  const data = JSON.stringify({ view: packedView(view), round }).replaceAll('<', '\\u003c');
   const id = createHash('sha256').update(data).digest('hex').slice(0, 16);
   return (
     `<div data-shardlab-player="${id}">` +

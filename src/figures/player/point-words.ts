@@ -76,16 +76,21 @@ export function describePoint(point: StepPoint): PointWords {
 /** Says where a rank stands, such as "rank 2 is about to reduce-scatter the gradients of blocks.3 (#9 in world)". */
 export function describePosition(
   rank: number,
-  { state, waitsFor }: WalkPosition,
+  position: WalkPosition,
   reached: WalkedPoint | undefined,
 ): string {
-  if (state === 'ended') return `rank ${rank} has reached all its points`;
-  if (reached === undefined) return `rank ${rank} has not reached a point yet`;
+  return `rank ${rank} ${positionText(position, reached)}`;
+}
+
+/** Returns `describePosition` without its first words, so that equal positions of several ranks have equal texts. */
+export function positionText({ state, waitsFor }: WalkPosition, reached: WalkedPoint | undefined): string {
+  if (state === 'ended') return 'has reached all its points';
+  if (reached === undefined) return 'has not reached a point yet';
   const { label, action } = describePoint(reached.point);
-  if (state === 'halted') return `rank ${rank} is about to ${action}`;
+  if (state === 'halted') return `is about to ${action}`;
   const { collective } = reached.point;
   const where = collective === undefined ? label : `${label} (${numberIn(collective)})`;
-  return `rank ${rank} waits in ${where}${waitsFor.length === 0 ? '' : ` for ${rankNames(waitsFor)}`}`;
+  return `waits in ${where}${waitsFor.length === 0 ? '' : ` for ${rankNames(waitsFor)}`}`;
 }
 
 type Collective = NonNullable<StepPoint['collective']>;

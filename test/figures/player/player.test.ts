@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pageScript, playerBundle, playerHtml, roundTable } from '../../../src/figures/player/player';
 import { playerSvg } from '../../../src/figures/player/player-still';
-import { moduleRows, type PlayerView, playerView } from '../../../src/figures/player/player-view';
+import { moduleRows, type PlayerView, packedView, playerView } from '../../../src/figures/player/player-view';
 import type { WalkRecord } from '../../../src/figures/player/walk-record';
 import { assertGolden } from '../golden';
 import { fsdpRecord, pipelineRecord } from './records';
@@ -27,6 +27,24 @@ function wholeIn(view: PlayerView, rank: number, round: number): readonly string
     .map(({ row }) => view.modules[row]?.name ?? '');
 }
 
+test('a packed view has each point once, so more ranks that do the same need hardly more room', () => {
+  const record = fsdpRecord();
+  const ranks = (count: number): WalkRecord => ({
+    ...record,
+    points: Array.from({ length: count }, () => record.points[0] ?? []),
+    rounds: record.rounds.map(([first]) =>
+      Array.from({ length: count }, () => first ?? assert.fail('no rank')),
+    ),
+  });
+  const bytes = (count: number): number => JSON.stringify(packedView(playerView(ranks(count)))).length;
+  assert.ok(bytes(8) < bytes(1) * 1.5, `${bytes(8)} and ${bytes(1)} bytes`);
+  const { steps, points } = packedView(playerView(record));
+  assert.deepEqual(
+    points.map((row) => row.map((index) => steps[index])),
+    playerView(record).points,
+  );
+});
+
 test('a module is whole from the point after its all-gather to the point after its reshard', () => {
   const view = playerView(fsdpRecord());
   const layer = [[], [], ['layers.0'], ['layers.0'], []];
@@ -49,7 +67,7 @@ test('a rank that waits within a collective has not passed it', () => {
   const { texts, rounds } = playerView(record);
   assert.equal(
     texts[rounds[round]?.[0]?.sentence ?? -1],
-    'rank 0 waits in reduceScatter layers.2 (#5 in world) for rank 1',
+    'waits in reduceScatter layers.2 (#5 in world) for rank 1',
   );
 });
 
