@@ -67,6 +67,8 @@ export class Supervisor implements FleetListener {
   #broken: ShardlabError | undefined;
   /** What follows from the ends of processes: reports, and the cancellation of calls. */
   #deaths: Promise<void> = Promise.resolve();
+  /** Ranks that were started again, and that the other ranks have not been told of. */
+  readonly #restarted = new Set<number>();
   /** Ends the start of ranks that `heal` starts again. */
   #restart: AbortController | undefined;
   /** The epoch of ranks that share no memory. */
@@ -262,8 +264,9 @@ export class Supervisor implements FleetListener {
         const process = this.#fleet.processes[rank];
         if (process !== undefined) this.#watchEnd(process);
         this.damages.delete(rank);
+        this.#restarted.add(rank);
       }
-      return await this.#reunite(ranks);
+      return await this.#reunite();
     } finally {
       this.#restart = undefined;
       release();
@@ -271,7 +274,7 @@ export class Supervisor implements FleetListener {
   }
 
   /** Begins an epoch with ranks that were started again. */
-  async #reunite(lost: readonly number[]): Promise<RankNames[]> {
+  async #reunite(): Promise<RankNames[]> {
     const dead = this.#fleet.processes.find(({ exit }) => exit !== undefined);
     if (dead?.exit !== undefined) {
       this.#broken = this.#deathOf(dead.rank, dead.exit);
@@ -282,9 +285,10 @@ export class Supervisor implements FleetListener {
     this.#pending = pending;
     pending.isRecovering = true;
     try {
-      const call = await this.#beginEpoch(lost);
+      const call = await this.#beginEpoch([...this.#restarted]);
       const broken = this.#broken as ShardlabError | undefined; // a rank may have died meanwhile
       if (broken !== undefined) throw broken;
+      this.#restarted.clear();
       return call.ranks.map((rank) => namesIn(call.outcomes.get(rank)));
     } finally {
       this.#pending = undefined;

@@ -61,8 +61,8 @@ export async function healJob(home: HealHome, options: HealOptions): Promise<Hea
   const numBefore = home.numRanks();
   const shrinking =
     ranks === undefined ? undefined : planFewer(ranks, home.runs, { numRanks: numBefore, dead });
-  const names = dead.length === 0 ? [] : await startAgain(home, dead, numBefore, numInterrupts);
   loseRuns(home.runs, dead);
+  const names = dead.length === 0 ? [] : await startAgain(home, dead, numBefore, numInterrupts);
   let runs = await healRuns(
     home.runs,
     fromStart,
@@ -108,17 +108,16 @@ async function healRuns(
 
 /** Starts ranks, after which the job has `world` ranks; returns the names that cells have declared, by rank. */
 async function startAgain(
-  { supervisor, groups }: HealHome,
+  { supervisor, groups, numRanks }: HealHome,
   ranks: readonly number[],
   world: number,
   since: number,
 ): Promise<RankNames[]> {
   const line = new Progress(`starting ${rankNames(ranks)} again`, 'ranks');
   try {
-    const names = await supervisor.heal({ ranks, world, progress: line.show }, since);
-    groups.forget(world);
-    return names;
+    return await supervisor.heal({ ranks, world, progress: line.show }, since);
   } finally {
+    groups.forget(numRanks());
     line.end();
   }
 }

@@ -193,3 +193,31 @@ test('the price of copies is in the ledger, to the byte', async (context) => {
     assert.equal(copying?.[rank]?.memory.residualBytes, 0);
   }
 });
+
+test('a kill while a checkpoint is written leaves a whole one, and the healed run saves again', async (context) => {
+  const { path } = temporaryFolder(context);
+  const job = await launchFor(context, { ranks: 2, transport: 'zeromq' });
+  const config = LAYOUTS.FULL_SHARD ?? {};
+  const whole = await job.train(config);
+  await whole.step(5);
+  const expected = whole.losses;
+  await whole.dispose();
+  const run = await job.train(config);
+  await run.step(2);
+  const folder = join(path, 'saved');
+  await run.save(folder);
+  await run.step(1);
+  const { done } = await run.save(folder, { async: true });
+  await job.kill(1);
+  const isWritten = await done.then(
+    () => true,
+    () => false,
+  );
+  const { runs } = await job.heal();
+  assert.equal(runs[0]?.step, isWritten ? 3 : 2);
+  assert.equal((await run.save(folder)).step, run.lastStep);
+  await run.step(5 - run.lastStep);
+  assert.deepEqual(run.losses, expected);
+  await run.save(folder);
+  assert.equal((await run.load(folder)).step, 5);
+});
