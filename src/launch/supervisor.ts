@@ -3,7 +3,7 @@ import { ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
-import type { Situation, WaitingIn } from './control/situation';
+import type { Situation } from './control/situation';
 import { SaveDesk, StatusDesk, supply } from './desks';
 import { abortReason, afterDeath, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener, Restart } from './fleet';
@@ -152,14 +152,6 @@ export class Supervisor implements FleetListener {
       exit === undefined && !stopped.has(rank) ? [rank] : [],
     );
     return this.#desk.ask(alive, ANSWER_MS, looks);
-  }
-
-  /** Returns the collectives in which ranks wait now, by rank. */
-  async waits(): Promise<ReadonlyMap<number, WaitingIn>> {
-    const situations = await this.statuses();
-    return new Map(
-      [...situations].flatMap(([rank, { waiting }]) => (waiting === undefined ? [] : [[rank, waiting]])),
-    );
   }
 
   /** Reports who waits for whom now. */

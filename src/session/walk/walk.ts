@@ -19,7 +19,7 @@ export interface WalkedWork {
   /** The number of the step, from 1. */
   readonly step: number;
   readonly ranks: readonly number[];
-  readonly supervisor: Pick<Supervisor, 'pass' | 'waits'>;
+  readonly supervisor: Pick<Supervisor, 'pass' | 'statuses'>;
   /** Does the work; its ranks halt before each point. */
   readonly begin: (sink: WalkSink) => Promise<unknown>;
 }
@@ -210,7 +210,8 @@ export class Walk {
         return;
       }
       await this.#next();
-      waits = await this.#work.supervisor.waits();
+      const situations = await this.#work.supervisor.statuses();
+      waits = new Map([...situations].flatMap(([rank, { waiting }]) => (waiting ? [[rank, waiting]] : [])));
     }
   }
 

@@ -13,8 +13,10 @@ import type { CallSink, Supervisor } from '../../launch';
 
 type Reached = Parameters<NonNullable<CallSink['reached']>>[1];
 
+type Situations = Awaited<ReturnType<Supervisor['statuses']>>;
+
 /** A collective in which a rank waits. */
-export type Waiting = NonNullable<ReturnType<Awaited<ReturnType<Supervisor['waits']>>['get']>>;
+export type Waiting = NonNullable<NonNullable<ReturnType<Situations['get']>>['waiting']>;
 
 /** What the ranks of a walk have reached, and where they stood in each round. */
 export class WalkedPoints {
