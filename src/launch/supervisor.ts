@@ -67,7 +67,7 @@ export class Supervisor implements FleetListener {
   #broken: ShardlabError | undefined;
   /** What follows from the ends of processes: reports, and the cancellation of calls. */
   #deaths: Promise<void> = Promise.resolve();
-  /** Ranks that were started again, and that the other ranks have not been told of. */
+  /** Ranks that were started again; the other ranks do not know this yet. */
   readonly #restarted = new Set<number>();
   /** Ends the start of ranks that `heal` starts again. */
   #restart: AbortController | undefined;
