@@ -22,7 +22,7 @@ export class RunTraining {
    * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
   async step(numSteps: number, done: (ranks: readonly RankStep[]) => void): Promise<void> {
-    const { number: run, supervisor, calls, history, made } = this.#parts;
+    const { number: run, supervisor, calls, history, made, torch } = this.#parts;
     const { world } = history.phase;
     const lines = new FoldedLines();
     const steps = new Stepping(
@@ -38,7 +38,7 @@ export class RunTraining {
       const [last] = history.steps.results(history.steps.numSteps - 1);
       const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
       const grant = firstGrant(numSteps);
-      const records = made.isWanted ? { records: true } : {};
+      const records = made.isWanted && torch === undefined ? { records: true } : {};
       const work = { kind: 'steps', run, numSteps, grant, comparesReplicas, ...records } as const;
       const sink = {
         begins: () => steps.begin(),
