@@ -16,7 +16,7 @@ import type { PreparedData } from '../../training';
 import type { Link } from '../../wire';
 import type { OwnWork } from '../plans/own';
 import type { RunHistory } from './history';
-import type { MadeEvents } from './made-events';
+import type { MadeEvents } from './recorded-step';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {

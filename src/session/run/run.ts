@@ -55,11 +55,11 @@ import { type SampleOptions, sampleRun } from './inference';
 import { tableOfUnits } from './job-tables';
 import type { LogRow } from './log-file';
 import type { LoopOptions } from './loop-options';
-import { MadeEvents } from './made-events';
 import { requireModelRoom } from './model-room';
 import { type ComparedRun, compareTraining, type ParityOptions } from './parity';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import type { RunSummary } from './progress';
+import { MadeEvents } from './recorded-step';
 import { checkRunReplicas, type ReplicaReport } from './replica-report';
 import {
   changedSettings,

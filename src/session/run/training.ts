@@ -23,7 +23,7 @@ export class RunTraining {
    * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
   async step(numSteps: number, done: (ranks: readonly RankStep[]) => void, walk?: WalkSink): Promise<void> {
-    const { number: run, supervisor, calls, history, made } = this.#parts;
+    const { number: run, supervisor, calls, history, made, torch } = this.#parts;
     const { world } = history.phase;
     const lines = new FoldedLines();
     const steps = new Stepping(
@@ -40,7 +40,7 @@ export class RunTraining {
       const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
       const grant = firstGrant(numSteps);
       const walks = walk !== undefined;
-      const records = made.isWanted ? { records: true } : {};
+      const records = made.isWanted && torch === undefined ? { records: true } : {};
       const work = { kind: 'steps', run, numSteps, grant, comparesReplicas, walks, ...records } as const;
       const sink = {
         begins: () => steps.begin(),

@@ -11,7 +11,7 @@ import {
 import type * as tf from '../../core/tf';
 import { type Engine, type HostArray, undone } from '../../engine';
 import { isOnHost, Module, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn';
-import { updateAsAsked } from '../acted-values';
+import { updateAsAsked } from './asked-update';
 import { GradientWatch } from './gradient-watch';
 import type { HasStates, Optimizer } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
