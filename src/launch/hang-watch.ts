@@ -1,5 +1,6 @@
-import { now, type ProcessWork, type Seconds } from '../core';
+import { now, type Seconds } from '../core';
 import type { Situation } from './control/situation';
+import type { ProcessWork } from './process-work';
 import { type CollectiveWait, findWaits } from './waits';
 
 /** Ranks are asked this often while none waits, while some wait, and while they hang. */

@@ -9,6 +9,7 @@ import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener } from './fleet';
 import { HangWatch } from './hang-watch';
+import { readProcessWork } from './process-work';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
 import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective } from './waits';
 import { explain, type Why } from './why';
@@ -290,7 +291,10 @@ export class Supervisor implements FleetListener {
       statuses: (options: { readonly looks: boolean }) => this.statuses(options),
       stopped: () => this.#stoppedRanks(),
       sleeps: (rank: number) => this.#fleet.processes[rank]?.state === 'S',
-      work: (rank: number) => this.#fleet.processes[rank]?.work,
+      work: (rank: number) => {
+        const { state, pid } = this.#fleet.processes[rank] ?? {};
+        return state === undefined || pid === undefined ? undefined : readProcessWork(pid);
+      },
     };
     const watch = new HangWatch(source, (isHanging) => {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);

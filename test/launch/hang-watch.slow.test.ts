@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { now, type ProcessWork } from '../../src/core';
+import { now } from '../../src/core';
 import type { Look, Situation } from '../../src/launch/control/situation';
 import { HangWatch } from '../../src/launch/hang-watch';
+import type { ProcessWork } from '../../src/launch/process-work';
 
 const NO_WORK: ProcessWork = { bytes: 0, childSeconds: 0 };
 const NO_LOOK: Look = { place: 'cell 8, line 1', numOps: 7, madeBytes: 40e6, isAwaiting: false };
