@@ -69,6 +69,10 @@ test('a rank for which others wait hangs if it makes nothing, and not if it make
       { look: () => undefined, sleeps: true, work: (n) => ({ bytes: 0, childSeconds: 0.25 * n }) },
       false,
     ],
+    'a child process that gets little of a core': [
+      { look: () => undefined, sleeps: true, work: (n) => ({ bytes: 0, childSeconds: 0.02 * n }) },
+      false,
+    ],
     'operations on tensors': [{ look: (n) => ({ ...NO_LOOK, numOps: n }) }, false],
     'values of plain code': [{ look: (n) => ({ ...NO_LOOK, madeBytes: 4e6 * n }) }, false],
     'values that are freed now and then': [
