@@ -54,7 +54,7 @@ export { firstNames, listed } from './listed';
 export { createSender, receiveAll, type Sender } from './message-loops';
 export { now } from './now';
 export { ownValue } from './own-value';
-export { type ProcessStat, type ProcessWork, readProcessStat, readProcessWork } from './process-stat';
+export { type ProcessStat, readProcessStat } from './process-stat';
 export { type Random, seeded } from './random';
 export { rankNames } from './rank-names';
 export { readIfThere } from './read-if-there';

@@ -1,5 +1,6 @@
-import { now, type ProcessWork, type Seconds } from '../core';
+import { now, type Seconds } from '../core';
 import type { Situation } from './control/situation';
+import type { ProcessWork } from './process-work';
 import { type CollectiveWait, findWaits } from './waits';
 
 /** Ranks are asked this often while none waits, while some wait, and while they hang. */
@@ -13,7 +14,7 @@ const QUIET_SECONDS: Seconds = 3.5;
 const LONG_SECONDS: Seconds = 30;
 const PATIENCE = 3;
 /**
- * A rank works if its code makes, reads or writes this much between two looks, or if processes that it started compute for so long.
+ * A rank works if its code makes, reads or writes this much between two looks, or if processes that it started compute this long.
  * A loop that does nothing makes at most 0.3 MB, by the looks (measured); Node's threads read and write 12 kB (measured).
  */
 const WORK_BYTES = 1e6;
@@ -138,7 +139,9 @@ export class HangWatch {
     const doing = { key, since: at, bytes, childSeconds, madeBytes: look?.madeBytes ?? 0 };
     const last = this.#doings.get(rank);
     const isSame = last?.key === key && !hasWorked(last, doing);
-    this.#doings.set(rank, isSame ? { ...doing, since: last.since } : doing);
+    // A child process on a busy machine gets little of a core between two looks, so its time adds up.
+    const before = isSame && { since: last.since, childSeconds: last.childSeconds };
+    this.#doings.set(rank, { ...doing, ...before });
   }
 
   #isQuiet(rank: number, situation: Situation | undefined, at: Seconds): boolean {

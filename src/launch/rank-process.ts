@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { EVALUATOR_FLAGS } from '../cell';
-import { type ErrorCode, type ProcessWork, readProcessStat, readProcessWork, ShardlabError } from '../core';
+import { type ErrorCode, readProcessStat, ShardlabError } from '../core';
 import { countOomKills } from './host-memory';
 import { LIFELINE_FD } from './rank/setup';
 import { limitBehind } from './system-limits';
@@ -28,8 +28,6 @@ export interface RankProcess {
   readonly exited: Promise<RankExit>;
   /** The process's state in Linux's letters (`ProcessStat`); undefined on another machine or system. */
   readonly state: string | undefined;
-  /** What the process has done so far; zeros on another machine or system. */
-  readonly work: ProcessWork;
   /** The last characters of the process's standard error, without console output. */
   readonly stderrTail: string;
   /** Sends a signal, by default SIGKILL, to the rank's whole process group; has no effect when the process has ended. */
@@ -114,9 +112,6 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
     },
     get state() {
       return readProcessStat(pid)?.state;
-    },
-    get work() {
-      return readProcessWork(pid);
     },
     get stderrTail() {
       return tail.trim();

@@ -9,6 +9,7 @@ import { abortReason, afterDeath, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener, Restart } from './fleet';
 import { HangWatch } from './hang-watch';
 import { findMissing, watchForMissing } from './missing';
+import { readProcessWork } from './process-work';
 import {
   codeOfExit,
   describeExit,
@@ -316,7 +317,10 @@ export class Supervisor implements FleetListener {
       statuses: (options: { readonly looks: boolean }) => this.statuses(options),
       stopped: () => this.#stoppedRanks(),
       sleeps: (rank: number) => this.#fleet.processes[rank]?.state === 'S',
-      work: (rank: number) => this.#fleet.processes[rank]?.work,
+      work: (rank: number) => {
+        const { state, pid } = this.#fleet.processes[rank] ?? {};
+        return state === undefined || pid === undefined ? undefined : readProcessWork(pid);
+      },
     };
     const watch = new HangWatch(source, (isHanging) => {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);

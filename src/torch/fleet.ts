@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism, constants } from 'node:os';
 import type { ShowProgress } from '../cell';
-import { now, readProcessStat, readProcessWork, ShardlabError } from '../core';
+import { now, readProcessStat, ShardlabError } from '../core';
 import {
   type Cluster,
   createJobFolder,
@@ -337,12 +337,6 @@ class TorchProcesses {
       get state() {
         // Ranks whose connections are dropped may be on other machines, where their numbers mean other processes.
         return processes.#drop === undefined ? readProcessStat(processes.#pids[rank] ?? 0)?.state : undefined;
-      },
-      get work() {
-        const pid = processes.#pids[rank];
-        return processes.#drop === undefined && pid !== undefined
-          ? readProcessWork(pid)
-          : { bytes: 0, childSeconds: 0 };
       },
       get stderrTail() {
         return processes.stderrTail;

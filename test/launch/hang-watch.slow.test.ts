@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { now, type ProcessWork } from '../../src/core';
+import { now } from '../../src/core';
 import type { Look, Situation } from '../../src/launch/control/situation';
 import { HangWatch } from '../../src/launch/hang-watch';
+import type { ProcessWork } from '../../src/launch/process-work';
 
 const NO_WORK: ProcessWork = { bytes: 0, childSeconds: 0 };
 const NO_LOOK: Look = { place: 'cell 8, line 1', numOps: 7, madeBytes: 40e6, isAwaiting: false };
@@ -66,6 +67,10 @@ test('a rank for which others wait hangs if it makes nothing, and not if it make
     ],
     'a busy child process': [
       { look: () => undefined, sleeps: true, work: (n) => ({ bytes: 0, childSeconds: 0.25 * n }) },
+      false,
+    ],
+    'a child process that gets little of a core': [
+      { look: () => undefined, sleeps: true, work: (n) => ({ bytes: 0, childSeconds: 0.02 * n }) },
       false,
     ],
     'operations on tensors': [{ look: (n) => ({ ...NO_LOOK, numOps: n }) }, false],

@@ -133,14 +133,22 @@ class Watcher:
         return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("CALL", "BINARY_OP"))
 
     def _waits(self) -> bool:
-        """Whether the main thread gets no CPU time now."""
+        """Whether the main thread gets no CPU time now, and needs none."""
         ident = self._main.ident
         if ident is None or not hasattr(time, "pthread_getcpuclockid"):
             return True
         clock = time.pthread_getcpuclockid(ident)
         before = time.clock_gettime(clock)
         time.sleep(SAMPLE_SECONDS)
-        return time.clock_gettime(clock) - before < BUSY_SHARE * SAMPLE_SECONDS
+        return time.clock_gettime(clock) - before < BUSY_SHARE * SAMPLE_SECONDS and not self._is_runnable()
+
+    def _is_runnable(self) -> bool:
+        """Whether the main thread would run if a core were free. Source: proc(5)"""
+        try:
+            with open(f"/proc/self/task/{self._main.native_id}/stat", encoding="latin-1") as stat:
+                return stat.read().rpartition(")")[2].split()[0] == "R"
+        except OSError:
+            return False
 
 
 def _stack_of(frame: FrameType) -> list[str]:
