@@ -1,6 +1,6 @@
 import type { DisplaySink } from '../../src/cell';
 import { ShardlabError } from '../../src/core';
-import { createLiveOutput, type OutputSink } from '../../src/launch';
+import { type OutputSink, outputs } from '../../src/launch';
 import { type Job, registeredJobs } from '../../src/session';
 import type { RunRanks } from './protocol';
 
@@ -28,7 +28,7 @@ export class RankCells {
         "%%ranks needs a job and there is none; run this in a cell first: import * as sl from 'shardlab'; const job = await sl.launch({ ranks: 4 });",
       );
     }
-    const output = createLiveOutput(this.#sink);
+    const output = outputs.createLiveOutput(this.#sink);
     const abandoned = new Promise<never>((_, reject) => {
       this.#running = { job, giveUp: reject };
     });

@@ -39,7 +39,8 @@ export {
   type TorchModel,
   type TorchState,
 } from './control/torch-messages';
-export { type RankVariables, requireName, requireVariables, type VariableNamed } from './control/variables';
+export type { RankVariables, VariableNamed } from './control/variables';
+export * as variableNames from './control/variables';
 export {
   FAREWELL_MS,
   type Fleet,
@@ -52,7 +53,7 @@ export { RankGroups } from './groups';
 export { availableMemory } from './host-memory';
 export { type LoadProbe, openLoadProbe } from './load-probe';
 export { type LaunchOptions, type LaunchPlan, MAX_RANKS, planLaunch } from './options';
-export { createLiveOutput, createPlainOutput } from './outputs';
+export * as outputs from './outputs';
 export { StateDictType } from './rank/checkpoints';
 export type { RankFsdpWrapper } from './rank/fsdp';
 export { ownOnMeta } from './rank/own-on-meta';

@@ -1,4 +1,5 @@
 import { readIfThere, type Seconds } from '../core';
+import type { RankProcess } from './rank-process';
 
 /** Ticks of /proc's clock per second (USER_HZ). Source: proc(5) */
 const TICKS_PER_SECOND = 100;
@@ -9,6 +10,12 @@ export interface ProcessWork {
   readonly bytes: number;
   /** Processor time of the processes that it started and that still run. */
   readonly childSeconds: Seconds;
+}
+
+/** Returns the work of a rank's process; undefined on another machine or system, and if there is no process. */
+export function workOf(process: Pick<RankProcess, 'state' | 'pid'> | undefined): ProcessWork | undefined {
+  const { state, pid } = process ?? {};
+  return state === undefined || pid === undefined ? undefined : readProcessWork(pid);
 }
 
 /** Returns the work of a process; zeros if the system does not report it. Source: proc(5) */

@@ -9,7 +9,7 @@ import { abortReason, afterDeath, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener, Restart } from './fleet';
 import { HangWatch } from './hang-watch';
 import { findMissing, watchForMissing } from './missing';
-import { readProcessWork } from './process-work';
+import { workOf } from './process-work';
 import {
   codeOfExit,
   describeExit,
@@ -317,10 +317,7 @@ export class Supervisor implements FleetListener {
       statuses: (options: { readonly looks: boolean }) => this.statuses(options),
       stopped: () => this.#stoppedRanks(),
       sleeps: (rank: number) => this.#fleet.processes[rank]?.state === 'S',
-      work: (rank: number) => {
-        const { state, pid } = this.#fleet.processes[rank] ?? {};
-        return state === undefined || pid === undefined ? undefined : readProcessWork(pid);
-      },
+      work: (rank: number) => workOf(this.#fleet.processes[rank]),
     };
     const watch = new HangWatch(source, (isHanging) => {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);

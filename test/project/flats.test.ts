@@ -18,7 +18,7 @@ const WIDER: Readonly<Record<string, number>> = {
   planner: 81,
   cell: 52,
   programs: 27,
-  launch: 40,
+  launch: 38,
 };
 
 /** The most lines of a flat. */

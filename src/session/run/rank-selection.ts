@@ -2,18 +2,16 @@ import { currentDisplay } from '../../cell';
 import { ConfigError, rankNames, shown } from '../../core';
 import {
   type CallSink,
-  createLiveOutput,
-  createPlainOutput,
   decodeSent,
   encodeSent,
   type LaunchPlan,
   type Measurement,
+  outputs,
   type RankScope,
   type RankVariables,
-  requireName,
-  requireVariables,
   type Supervisor,
   type VariableNamed,
+  variableNames,
 } from '../../launch';
 import { encodeValues, requireLanguage } from '../../torch';
 import { Walk } from '../walk/walk';
@@ -112,7 +110,7 @@ export class RankSelection {
     if (typeof source !== 'string') {
       throw new ConfigError(`python takes source code, as python('rank * 2'), not ${String(source)}`);
     }
-    requireVariables(values, 'job.on().python');
+    variableNames.requireVariables(values, 'job.on().python');
     const coded = encodeValues(values, 'job.on().python');
     return await this.#perform({ kind: 'python', source, cell: undefined, coded });
   }
@@ -125,7 +123,7 @@ export class RankSelection {
    * await job.put({ X: [[0, 1], [1, 0]], y: new Float32Array([1, 1]) });
    */
   async put(values: Readonly<Record<string, unknown>>): Promise<void> {
-    requireVariables(values, 'job.put');
+    variableNames.requireVariables(values, 'job.put');
     const encode = this.#engine === 'torch' ? encodeValues : encodeSent;
     await this.#supervisor.run(this.ranks, { kind: 'put', coded: encode(values, 'job.put') }, {});
   }
@@ -140,7 +138,7 @@ export class RankSelection {
   async get<Name extends string>(
     name: Name | (keyof RankVariables & string),
   ): Promise<VariableNamed<Name>[]> {
-    requireName(name, 'get');
+    variableNames.requireName(name, 'get');
     const sent = await this.#supervisor.run(this.ranks, { kind: 'get', name }, {});
     const values = this.#engine === 'torch' ? sent : sent.map(decodedValue);
     // The kernel's compiler declares the types of variables; a rank sends the value that the variable has.
@@ -168,7 +166,7 @@ function shippedFunction(work: unknown, args: readonly unknown[]): RecordedWork 
 
 function liveOutput() {
   const display = currentDisplay();
-  return display === undefined ? createPlainOutput() : createLiveOutput(display);
+  return display === undefined ? outputs.createPlainOutput() : outputs.createLiveOutput(display);
 }
 
 /** Returns the only value that a rank has sent. */
