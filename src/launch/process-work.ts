@@ -19,7 +19,7 @@ export function workOf(process: Pick<RankProcess, 'state' | 'pid'> | undefined):
 }
 
 /** Returns the work of a process; zeros if the system does not report it. Source: proc(5) */
-export function readProcessWork(pid: number): ProcessWork {
+function readProcessWork(pid: number): ProcessWork {
   const io = readIfThere(`/proc/${pid}/io`) ?? '';
   const bytes = [...io.matchAll(/^[rw]char: (\d+)$/gm)].reduce((sum, match) => sum + Number(match[1]), 0);
   return { bytes, childSeconds: childSecondsOf(pid) };
