@@ -1,5 +1,5 @@
 import { formatBytes, formatSeconds } from '../../src/core';
-import { planTexts } from '../../src/figures';
+import { planNotes, planTitle, readingNotes } from '../../src/figures';
 import {
   type Cost,
   costOf,
@@ -14,7 +14,7 @@ import { el, table } from './dom';
 
 /** Returns the plan in one sentence, as the command prints it. */
 export function sentenceOf({ layout, prediction }: PlannedInput): string {
-  return planTexts.planTitle(layout, prediction);
+  return planTitle(layout, prediction);
 }
 
 /** Draws the plan's main numbers, each with its interval. */
@@ -100,10 +100,7 @@ function whole(value: number): string {
 
 /** Lists the notes that the command prints below a plan. */
 export function notes({ layout, prediction, assumed, withoutEffect }: PlannedInput): HTMLElement {
-  const lines = [
-    ...planTexts.planNotes({ layout, prediction }),
-    ...planTexts.readingNotes({ assumed, withoutEffect }),
-  ];
+  const lines = [...planNotes({ layout, prediction }), ...readingNotes({ assumed, withoutEffect })];
   return el('ul', {}, ...lines.map((line) => el('li', {}, line)));
 }
 

@@ -53,7 +53,7 @@ export class Guesses {
     const isSame = before?.of === of;
     const stored: Stored = {
       ...{ id, of, value, isAsked: false, isNoted: isSame && before.isNoted },
-      // An answer that was told is that of an earlier run: a new guess waits for the next figure.
+      // An answer that the reader knows is that of an earlier run: a new guess waits for the next figure.
       quantity: isSame && !before.isTold ? before.quantity : undefined,
       isTold: false,
     };

@@ -147,7 +147,7 @@ export class HangWatch {
   #isQuiet(rank: number, situation: Situation | undefined, at: Seconds): boolean {
     const doing = this.#doings.get(rank);
     if (situation === undefined || doing === undefined || at - doing.since < QUIET_SECONDS) return false;
-    // A rank that a walk halts goes on when its user says so.
+    // A rank that a walk halts continues when its user says so.
     if (situation.isHalted === true) return false;
     // A main thread that does not answer runs native code, or waits for a core or for the system.
     return situation.state === 'idle' || situation.look !== undefined || this.#source.sleeps(rank);

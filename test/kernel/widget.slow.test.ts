@@ -62,7 +62,8 @@ test('a player of a cell moves the ranks while no cell runs and while one runs, 
   });
   for (let rounds = 12; !isDone; rounds++) {
     assert.equal(await ask(id, { does: 'next' }), rounds);
-    await new Promise((resolve) => setImmediate(resolve));
+    // The walk has 27 rounds, and the cell needs a while to begin.
+    await new Promise((resolve) => setTimeout(resolve, 300));
   }
   assert.ok(Number(resultText(await running)) >= 3);
 

@@ -295,7 +295,7 @@ export type ToRank =
   /** Begins an epoch in a rank whose control block the launcher cannot write. */
   | { readonly type: 'reset'; readonly epoch: number }
   | { readonly type: 'grant'; readonly grant: StepGrant }
-  /** The number of points that the rank may pass in the walked work; Infinity: it goes on without halts. */
+  /** The number of points that the rank may pass in the walked work; Infinity: it continues without halts. */
   | { readonly type: 'walk'; readonly passes: number }
   | { readonly type: 'batches'; readonly id: number; readonly made: BatchesMade }
   | {

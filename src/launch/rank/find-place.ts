@@ -45,8 +45,8 @@ export class PlaceFinder {
   find(): SourcePlace | null {
     const lines = callSites.frames().flatMap((frame) => this.#codeLine(frame));
     const isOwn = ({ name }: CodeLine): boolean => CELL.test(name) || SENT.test(name);
-    const found = lines.find(isOwn) ?? lines[0];
-    return found === undefined ? null : this.#place(found);
+    const nearest = lines.find(isOwn) ?? lines[0];
+    return nearest === undefined ? null : this.#place(nearest);
   }
 
   #place({ name, line }: CodeLine): SourcePlace {
@@ -61,13 +61,13 @@ export class PlaceFinder {
 
   /** Returns the lines after (or, from near to far, before) a line. The compiler leaves empty lines for comments; these are left out. */
   #around(name: string, line: number, direction: 1 | -1): string[] {
-    const found: string[] = [];
-    for (let next = line + direction; found.length < LINES_AROUND; next += direction) {
+    const near: string[] = [];
+    for (let next = line + direction; near.length < LINES_AROUND; next += direction) {
       const text = this.#lineOf(name, next);
-      if (text === undefined) return found;
-      if (text.trim() !== '') found.push(text);
+      if (text === undefined) return near;
+      if (text.trim() !== '') near.push(text);
     }
-    return found;
+    return near;
   }
 
   #codeLine(frame: NodeJS.CallSite): CodeLine[] {

@@ -18,7 +18,7 @@ export interface WalkerParts {
  * Halts the main thread before each point of a walked work until the launcher lets it pass.
  *
  * [Note: walks] The launcher counts, for each rank, the points that the rank may pass; the courier writes this number into memory that it
- * shares with the main thread, as it does for grants. A halted main thread does nothing else, but its comm thread goes on, so a
+ * shares with the main thread, as it does for grants. A halted main thread does nothing else, but its comm thread continues, so a
  * collective that was posted before still ends. While nobody listens to points, they cost nothing.
  */
 export class Walker {

@@ -31,11 +31,11 @@ type Recorded = Pick<RunParts, 'calls' | 'number' | 'history' | 'made'>;
  * nothing. Values differ if their bits do; if the runs compute in different ways, if they differ by more than `tolerance`.
  */
 export async function eventBetweenRuns(
-  [one, other]: readonly [Recorded, Recorded],
+  [left, right]: readonly [Recorded, Recorded],
   tolerance: number | null,
 ): Promise<DifferingEvent | null> {
-  const pairs = one.made.byRank.map((events, rank) =>
-    pairsOf(events, other.made.byRank[rank] ?? [], [rank, rank], tolerance),
+  const pairs = left.made.byRank.map((events, rank) =>
+    pairsOf(events, right.made.byRank[rank] ?? [], [rank, rank], tolerance),
   );
   const first = firstOf(pairs.map((all) => all[0]));
   if (first === undefined) return null;
@@ -44,7 +44,7 @@ export async function eventBetweenRuns(
   const named = first.part.name === '' ? (firstNamed(pairs) ?? first) : first;
   return described(
     { ranks, made: first.made, pair: named },
-    [one, other],
+    [left, right],
     tolerance === null
       ? 'the other run'
       : 'the other run (the runs pass different points; compared are values that both make)',
@@ -105,26 +105,26 @@ function pairsOf(
     tolerance === null || (made !== 'contribution' && made !== 'result');
   const byKey = new Map(others.map((made, event) => [made.key, { made, event }]));
   return events.flatMap((made, event) => {
-    const found = byKey.get(made.key);
-    if (found === undefined || !isIn(made)) return [];
+    const twin = byKey.get(made.key);
+    if (twin === undefined || !isIn(made)) return [];
     return made.parts.flatMap((part, i): Pair[] => {
-      const j = found.made.parts.findIndex(({ name, place }) => name === part.name && place === part.place);
-      const same = found.made.parts[j];
+      const j = twin.made.parts.findIndex(({ name, place }) => name === part.name && place === part.place);
+      const same = twin.made.parts[j];
       if (same === undefined || !differs(part, same, tolerance)) return [];
       const spots = [
         { rank, event, part: i },
-        { rank: otherRank, event: found.event, part: j },
+        { rank: otherRank, event: twin.event, part: j },
       ] as const;
       return [{ spots, made, part }];
     });
   });
 }
 
-function differs(one: MadePart, other: MadePart, tolerance: number | null): boolean {
-  if (one.sum === other.sum) return false;
+function differs(left: MadePart, right: MadePart, tolerance: number | null): boolean {
+  if (left.sum === right.sum) return false;
   if (tolerance === null) return true;
-  const limit = tolerance * Math.max(one.norm, other.norm);
-  const changes = [one.norm - other.norm, ...one.marks.map((mark, i) => mark - (other.marks[i] ?? 0))];
+  const limit = tolerance * Math.max(left.norm, right.norm);
+  const changes = [left.norm - right.norm, ...left.marks.map((mark, i) => mark - (right.marks[i] ?? 0))];
   return !changes.every((change) => Math.abs(change) <= limit);
 }
 
@@ -156,10 +156,10 @@ const SUBJECTS: Readonly<Record<MadeEvent['made'], string>> = {
 
 async function described(
   { ranks, made, pair }: FoundEvent,
-  [one, other]: readonly [Recorded, Recorded],
+  [left, right]: readonly [Recorded, Recorded],
   than: string,
 ): Promise<DifferingEvent> {
-  const [mine, its] = [await valuesAt(one, pair.spots[0]), await valuesAt(other, pair.spots[1])];
+  const [mine, its] = [await valuesAt(left, pair.spots[0]), await valuesAt(right, pair.spots[1])];
   const amount = mine === null || its === null ? null : differenceOf(mine, its);
   const parameter = pair.part.name === '' ? null : pair.part.name;
   const link = pair.made === made ? ', in ' : '; after it, ';
@@ -195,10 +195,10 @@ async function valuesAt(
   return all[rank] ?? null;
 }
 
-function differenceOf(one: Float32Array, other: Float32Array): { absolute: number; relative: number } {
+function differenceOf(left: Float32Array, right: Float32Array): { absolute: number; relative: number } {
   let [absolute, size] = [0, 0];
-  one.forEach((value, i) => {
-    const its = other[i] ?? 0;
+  left.forEach((value, i) => {
+    const its = right[i] ?? 0;
     size = Math.max(size, Math.abs(value) || 0, Math.abs(its) || 0);
     const difference = Math.abs(value - its);
     // A difference that is not a number counts as the greatest.

@@ -77,9 +77,9 @@ export class RankSelection {
     requireLanguage(this.#engine, 'JavaScript', 'walk(function)');
     const { ranks } = this;
     const walked = typeof work === 'number' ? this.#recordings.cellAgain(work) : shippedFunction(work, args);
-    const what = typeof work === 'number' ? `cell ${work}` : 'a function';
+    const title = `${typeof work === 'number' ? `cell ${work}` : 'a function'} on ${rankNames(ranks)}`;
     return await Walk.begin({
-      title: `${what} on ${rankNames(ranks)}`,
+      title,
       step: 1,
       ranks,
       supervisor: this.#supervisor,

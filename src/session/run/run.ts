@@ -216,7 +216,7 @@ export class Run extends StepFigures {
 
   /**
    * Begins the next step, whose ranks halt before each of its points: the gather of a unit, its forward, a collective, the update.
-   * `walk.next()` lets each rank pass one point, `walk.until('reduceScatter')` goes on to a point, and `walk.live()` completes the
+   * `walk.next()` lets each rank pass one point, `walk.until('reduceScatter')` continues to a point, and `walk.live()` completes the
    * step. The step's losses equal those of `run.step()`; its times are not recorded. Throws: as `run.step` does; CONFIG for ranks of
    * PyTorch.
    * @example

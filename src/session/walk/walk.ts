@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { currentDisplay, openWidget, replacingDisplay } from '../../cell';
 import { ConfigError, DISPLAY, type DisplayBundle, isWhole, shown } from '../../core';
-import { describePosition, livePlayer, type Table, type WalkPosition, type WalkRecord } from '../../figures';
+import { type Table, type WalkPosition, type WalkRecord, walkPlayer } from '../../figures';
 import { type CallSink, points, type Supervisor } from '../../launch';
 import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 
@@ -87,7 +87,7 @@ export class Walk {
   }
 
   /**
-   * Goes on until a rank halts before a point that `text` names: 'reduceScatter', 'forward layer 2', 'send microbatch 1'. If there is
+   * Continues until a rank halts before a point that `text` names: 'reduceScatter', 'forward layer 2', 'send microbatch 1'. If there is
    * no such point, the step is completed, and the walk's display says so. Throws: CONFIG for a text that names no point, and as
    * `next` does.
    * @example
@@ -101,10 +101,10 @@ export class Walk {
         const before = this.#walked.numReached;
         await this.#round();
         const isNew = (i: number): boolean => (this.#walked.numReached[i] ?? 0) > (before[i] ?? 0);
-        const found = this.#walked.newest.some(
+        const isReached = this.#walked.newest.some(
           (newest, i) => newest !== undefined && isNew(i) && matches(newest.point, this.#work.step),
         );
-        if (found) return;
+        if (isReached) return;
       }
       this.#note = `the step ended without the point '${text}'`;
     });
@@ -147,7 +147,10 @@ export class Walk {
 
   [DISPLAY](): DisplayBundle {
     const sink = currentDisplay();
-    return livePlayer(this, { openWidget, replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk') });
+    return walkPlayer.livePlayer(this, {
+      openWidget,
+      replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk'),
+    });
   }
 
   /** Returns the text that Node shows for the walk. */
@@ -159,7 +162,7 @@ export class Walk {
     const { newest, positions, numRounds } = this.#walked;
     const lines = this.#work.ranks.map((rank, i) => {
       const position = positions[i];
-      return position === undefined ? [] : describePosition(rank, position, newest[i]);
+      return position === undefined ? [] : walkPlayer.describePosition(rank, position, newest[i]);
     });
     const note = this.#note === '' ? [] : this.#note;
     return [`${this.#work.title}, after round ${numRounds}`, lines, note].flat(2).join('\n');
@@ -224,10 +227,10 @@ export class Walk {
     const waiting = waits.get(rank);
     if (waiting === undefined || path.includes(rank)) return [];
     const halted = this.#halted();
-    return waiting.ranks.filter((other) => {
-      const i = this.#work.ranks.indexOf(other);
-      if (i < 0 || other === rank || this.#walked.hasCalled(i, waiting, halted[i] === true)) return false;
-      return halted[i] === true || this.#waitsFor(other, waits, [...path, rank]).length > 0;
+    return waiting.ranks.filter((member) => {
+      const i = this.#work.ranks.indexOf(member);
+      if (i < 0 || member === rank || this.#walked.hasCalled(i, waiting, halted[i] === true)) return false;
+      return halted[i] === true || this.#waitsFor(member, waits, [...path, rank]).length > 0;
     });
   }
 
@@ -256,10 +259,10 @@ export class Walk {
   /** Resolves at the next message of a rank, or after a while. */
   async #next(): Promise<void> {
     const limit = new AbortController();
-    const told = new Promise<void>((resolve) => {
+    const hasNews = new Promise<void>((resolve) => {
       this.#notify = resolve;
     });
-    await Promise.race([told, delay(LOOK_MS, undefined, { signal: limit.signal }).catch(() => undefined)]);
+    await Promise.race([hasNews, delay(LOOK_MS, undefined, { signal: limit.signal }).catch(() => undefined)]);
     limit.abort();
   }
 

@@ -2,12 +2,12 @@ import { formatBytes, MEMORY_CAUSES } from '../../core';
 import {
   type Column,
   createTable,
-  describePoint,
   type SourcePlace,
   type Table,
   type WalkedPoint,
   type WalkPosition,
   type WalkRecord,
+  walkPlayer,
 } from '../../figures';
 import type { CallSink, Supervisor } from '../../launch';
 
@@ -61,12 +61,12 @@ export class WalkedPoints {
    * Calls that are no points, such as the exchange of sizes, have numbers of their group too.
    */
   hasCalled(index: number, { op, group, number, ranks }: Waiting, isHalted: boolean): boolean {
-    const other = op === 'send' ? 'recv' : op === 'recv' ? 'send' : undefined;
+    const opposite = op === 'send' ? 'recv' : op === 'recv' ? 'send' : undefined;
     const points = this.#points[index] ?? [];
     return points.some(({ point: { name, collective } }, at) => {
       if (collective?.group !== group) return false;
       const isPair = name === 'send' || name === 'recv';
-      const isSame = other === undefined ? !isPair : name === other && collective.peer === ranks[0];
+      const isSame = opposite === undefined ? !isPair : name === opposite && collective.peer === ranks[0];
       const isLast = isHalted && at === points.length - 1;
       return isSame && (isLast ? collective.number > number : collective.number >= number);
     });
@@ -110,7 +110,7 @@ export function pointsTable({ title, points, places, rounds }: WalkRecord, ranks
     own.map(({ point, bytes, place }, at) => ({
       rank: ranks[i] ?? i,
       round: rounds.findIndex((positions) => (positions[i]?.numReached ?? 0) > at),
-      point: describePoint(point).label,
+      point: walkPlayer.describePoint(point).label,
       bytes: bytes.reduce((sum, held) => sum + held, 0),
       place: place === null ? null : (places[place]?.title ?? null),
     })),

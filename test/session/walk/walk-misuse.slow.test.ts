@@ -37,7 +37,7 @@ test('other work on halted ranks is refused, and texts that name no point too', 
   assert.match(inspect(again), /the step ended without the point 'forward layer 7'/);
 });
 
-test('an interrupt completes the step of a walk, and the run goes on', {
+test('an interrupt completes the step of a walk, and the run continues', {
   timeout: HANG_MS,
 }, async (context) => {
   const job = await launchFor(context, { ranks: 2 });

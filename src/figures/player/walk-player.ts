@@ -1,0 +1,3 @@
+/** What walks show: their player, and points in words. */
+export { livePlayer } from './live-player';
+export { describePoint, describePosition } from './point-words';
