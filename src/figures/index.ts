@@ -30,7 +30,6 @@ export { planNotes, planTitle, readingNotes } from './plans/plan-texts';
 export * as reproducedTables from './plans/reproduced-table';
 export type { ScalingPoint, ScalingView } from './plans/scaling-curve';
 export type { WhatIfSetting } from './plans/what-if';
-export * as walkPlayer from './player/walk-player';
 export type { SourcePlace, WalkedPoint, WalkPosition, WalkRecord } from './player/walk-record';
 export { type Numbers, type PlotOptions, type Plottable, plotNumbers } from './plot-numbers';
 export { type Comparison, compareRuns, runFigures } from './run-figures';

@@ -9,6 +9,8 @@ import { compareMemory } from './memory-compare';
 import { memoryFigure } from './memory-figure';
 import { compareMemoryTimeline } from './memory-timeline';
 import { pipelineGantt } from './pipeline-gantt';
+import { livePlayer } from './player/live-player';
+import { describePoint, describePosition } from './player/point-words';
 import { processTable } from './process-table';
 import { lossesOf } from './run-view';
 import type { Runs } from './runs';
@@ -25,6 +27,8 @@ export const runFigures = {
   processes: processTable,
   timeline: commTimeline,
   traffic: trafficMatrix,
+  /** The player of a walk, and the words for what it shows. */
+  walk: { player: livePlayer, describePoint, describePosition },
 } as const;
 
 /** The figures that show several runs beside each other, by their subject. */

@@ -29,11 +29,19 @@ export interface FailedCall {
 /** Codes of errors that a rank throws because another rank failed or did not call a collective, or because of an interrupt. */
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
-/** Returns the advice for a job whose rank has died. */
-export function afterDeath(canHeal: boolean): string {
-  return canHeal
-    ? 'await job.heal() to start the rank again'
-    : 'the job cannot continue: await job.shutdown(), then launch again';
+/** What to do after a rank's process has ended, if ranks can be started again one by one, and if not. */
+const REMEDIES = {
+  heal: 'await job.heal() to start the rank again',
+  launch: 'the job cannot continue: await job.shutdown(), then launch again',
+} as const;
+
+/** Returns the error of work for a job in which a rank's process has ended. */
+export function deathError(rank: number, exit: RankExit, canHeal: boolean): ShardlabError {
+  return new ShardlabError(
+    codeOfExit(exit),
+    `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${REMEDIES[canHeal ? 'heal' : 'launch']}`,
+    { rank, details: { rank, exit } },
+  );
 }
 
 /** Returns the one error that a failed call throws; every rank's own error is in details.errors. */
@@ -49,7 +57,7 @@ export function failureError(failure: Failure, call: FailedCall, numRanks: numbe
       return new ShardlabError(
         codeOfExit(exit),
         `rank ${rank}'s process ended (${describeExit(exit)}) while ${call.title} ran` +
-          `${explainExit(exit)}${waiting}${said}; ${afterDeath(canHeal)}`,
+          `${explainExit(exit)}${waiting}${said}; ${REMEDIES[canHeal ? 'heal' : 'launch']}`,
         { details: { ...details, rank, exit }, rank },
       );
     }

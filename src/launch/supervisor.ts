@@ -5,19 +5,12 @@ import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, 
 import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
 import type { Situation } from './control/situation';
 import { SaveDesk, StatusDesk, supply } from './desks';
-import { abortReason, afterDeath, type Failure, failureError } from './failure';
+import { abortReason, deathError, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener, Restart } from './fleet';
 import { HangWatch } from './hang-watch';
 import { findMissing, watchForMissing } from './missing';
 import { workOf } from './process-work';
-import {
-  codeOfExit,
-  describeExit,
-  explainExit,
-  lastWords,
-  type RankExit,
-  type RankProcess,
-} from './rank-process';
+import { describeExit, lastWords, type RankExit, type RankProcess } from './rank-process';
 import { requireNoWalk } from './walked-calls';
 import { explain, type Why } from './why';
 
@@ -270,7 +263,7 @@ export class Supervisor implements FleetListener {
   async #reunite(): Promise<RankNames[]> {
     const dead = this.#fleet.processes.find(({ exit }) => exit !== undefined);
     if (dead?.exit !== undefined) {
-      this.#broken = this.#deathOf(dead.rank, dead.exit);
+      this.#broken = deathError(dead.rank, dead.exit, this.#canHeal);
       throw this.#broken;
     }
     this.#broken = undefined;
@@ -418,14 +411,6 @@ export class Supervisor implements FleetListener {
     void exited.then((exit) => this.#died(rank, exit));
   }
 
-  #deathOf(rank: number, exit: RankExit): ShardlabError {
-    return new ShardlabError(
-      codeOfExit(exit),
-      `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${afterDeath(this.#canHeal)}`,
-      { rank, details: { rank, exit } },
-    );
-  }
-
   /** Whether ranks can be started again one by one. */
   get #canHeal(): boolean {
     return this.#fleet.restart !== undefined;
@@ -438,7 +423,7 @@ export class Supervisor implements FleetListener {
       this.#endDead(rank, exit);
       return;
     }
-    this.#broken ??= this.#deathOf(rank, exit);
+    this.#broken ??= deathError(rank, exit, this.#canHeal);
     const process = this.#fleet.processes[rank];
     const said = process === undefined ? '' : lastWords(process);
     const others = [...this.#running.keys()].some((running) => running !== rank);

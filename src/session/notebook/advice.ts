@@ -42,8 +42,8 @@ export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
 }
 
 function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFinding {
-  const found = findings.find((finding) => finding.name === name);
-  if (found !== undefined) return found;
+  const finding = findings.find((each) => each.name === name);
+  if (finding !== undefined) return finding;
   const names = findings.map((finding) => finding.name).join(', ');
   throw new ConfigError(`no advice is called '${name}'; choose one of ${names}`);
 }

@@ -47,8 +47,8 @@ export function lookup(name?: string): Table | (Lookup & Shown) {
   const terms = allTerms();
   // The last part of a name may be known alone: 'torch.optim.AdamW'.
   for (const word of [name, name.split('.').at(-1) ?? name]) {
-    const found = termsOf(word, terms);
-    if (found.length > 0) return lookedUp(found, '');
+    const known = termsOf(word, terms);
+    if (known.length > 0) return lookedUp(known, '');
   }
   const near = nearest(name.replace(/^-+/, ''), [...new Set(terms.flatMap(namesOf))]);
   if (near === undefined) {

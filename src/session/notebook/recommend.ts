@@ -88,9 +88,9 @@ export function recommend(
   return createRecommended(recommendation);
 }
 
-function createRecommended(found: Recommendation): Recommended {
-  const ranked = found.ranked.map((planned) => {
-    const { config, place } = configOfLayout(planned.layout, found.request.config);
+function createRecommended(recommendation: Recommendation): Recommended {
+  const ranked = recommendation.ranked.map((planned) => {
+    const { config, place } = configOfLayout(planned.layout, recommendation.request.config);
     return createPlan(predictedSubject(config, place), planned);
   });
   const [best] = ranked;
@@ -99,11 +99,14 @@ function createRecommended(found: Recommendation): Recommended {
     best,
     config: best?.config,
     place: best?.place,
-    losses: found.losses,
-    numCandidates: found.numCandidates,
-    numFitting: found.numFitting,
-    notTried: found.notTried,
-    ...tableView(planTexts.recommendationTable(found), planTexts.recommendationNotes(found)),
-    figure: () => planFigures.recommendation(found),
+    losses: recommendation.losses,
+    numCandidates: recommendation.numCandidates,
+    numFitting: recommendation.numFitting,
+    notTried: recommendation.notTried,
+    ...tableView(
+      planTexts.recommendationTable(recommendation),
+      planTexts.recommendationNotes(recommendation),
+    ),
+    figure: () => planFigures.recommendation(recommendation),
   };
 }

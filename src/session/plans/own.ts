@@ -98,9 +98,10 @@ export function splitInput(input: object): SplitInput {
 function batchFunctions(data: unknown): Pick<OwnFunctions, 'data' | 'validation'> {
   const parts = typeof data === 'object' && data !== null && 'train' in data ? data : { train: data };
   const { train, validation = null, ...others } = parts as Readonly<Record<string, unknown>>;
-  const found = { data: functionOf(train), validation: functionOf(validation) };
-  const isWhole = found.data !== null && found.validation !== null && Object.keys(others).length === 0;
-  if (parts !== data || isWhole) return found;
+  const functions = { data: functionOf(train), validation: functionOf(validation) };
+  const isWhole =
+    functions.data !== null && functions.validation !== null && Object.keys(others).length === 0;
+  if (parts !== data || isWhole) return functions;
   throw new ConfigError(
     'data: { train, validation } takes two functions, as data: { train: (scope, index) => ({ x, y }), validation: (scope, index) ' +
       '=> index >= 10 ? undefined : { x, y } }; for files, write { path, validation }',

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { currentDisplay, openWidget, replacingDisplay } from '../../cell';
 import { ConfigError, DISPLAY, type DisplayBundle, isWhole, shown } from '../../core';
-import { type Table, type WalkPosition, type WalkRecord, walkPlayer } from '../../figures';
+import { runFigures, type Table, type WalkPosition, type WalkRecord } from '../../figures';
 import { type CallSink, points, type Supervisor } from '../../launch';
 import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 
@@ -147,7 +147,7 @@ export class Walk {
 
   [DISPLAY](): DisplayBundle {
     const sink = currentDisplay();
-    return walkPlayer.livePlayer(this, {
+    return runFigures.walk.player(this, {
       openWidget,
       replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk'),
     });
@@ -162,7 +162,7 @@ export class Walk {
     const { newest, positions, numRounds } = this.#walked;
     const lines = this.#work.ranks.map((rank, i) => {
       const position = positions[i];
-      return position === undefined ? [] : walkPlayer.describePosition(rank, position, newest[i]);
+      return position === undefined ? [] : runFigures.walk.describePosition(rank, position, newest[i]);
     });
     const note = this.#note === '' ? [] : this.#note;
     return [`${this.#work.title}, after round ${numRounds}`, lines, note].flat(2).join('\n');

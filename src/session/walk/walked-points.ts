@@ -2,12 +2,12 @@ import { formatBytes, MEMORY_CAUSES } from '../../core';
 import {
   type Column,
   createTable,
+  runFigures,
   type SourcePlace,
   type Table,
   type WalkedPoint,
   type WalkPosition,
   type WalkRecord,
-  walkPlayer,
 } from '../../figures';
 import type { CallSink, Supervisor } from '../../launch';
 
@@ -110,7 +110,7 @@ export function pointsTable({ title, points, places, rounds }: WalkRecord, ranks
     own.map(({ point, bytes, place }, at) => ({
       rank: ranks[i] ?? i,
       round: rounds.findIndex((positions) => (positions[i]?.numReached ?? 0) > at),
-      point: walkPlayer.describePoint(point).label,
+      point: runFigures.walk.describePoint(point).label,
       bytes: bytes.reduce((sum, held) => sum + held, 0),
       place: place === null ? null : (places[place]?.title ?? null),
     })),

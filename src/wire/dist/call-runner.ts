@@ -60,9 +60,9 @@ export class CallRunner {
   }
 
   /** [Note: actions on calls] */
-  #startActed<T>(action: PointAction, asked: Call, { held, made }: CallTensors, value: T): Work<T> {
+  #startActed<T>(action: PointAction, ownCall: Call, { held, made }: CallTensors, value: T): Work<T> {
     const { engine } = this.#context;
-    const { call, copies } = withBrought(engine, asked, action);
+    const { call, copies } = withBrought(engine, ownCall, action);
     const { header } = call;
     const isSwapped = action.swaps === true && this.#plane !== undefined && this.#waiting === undefined;
     // A call that starts later needs its tensors until then.
