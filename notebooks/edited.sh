@@ -1,6 +1,0 @@
-export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL NCCL_SOCKET_IFNAME=eth0 NCCL_IB_DISABLE=0 NCCL_IB_GID_INDEX=3
-accelerate launch --config_file machine-0.yaml examples/wanvideo/model_training/train.py \
-  --dataset_base_path example_video_dataset --dataset_metadata_path example_video_dataset/metadata.csv --dataset_repeat 100 \
-  --height 480 --width 832 --num_frames 49 --model_paths '[["models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00001-of-00006.safetensors","models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00002-of-00006.safetensors","models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00003-of-00006.safetensors","models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00004-of-00006.safetensors","models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00005-of-00006.safetensors","models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model-00006-of-00006.safetensors"],"models/Wan2.2-I2V-A14B/models_t5_umt5-xxl-enc-bf16.pth","models/Wan2.1-T2V-1.3B/Wan2.1_VAE.pth"]' \
-  --learning_rate 1e-5 --num_epochs 2 --trainable_models dit --use_gradient_checkpointing_offload \
-  --max_timestep_boundary 0.417 --min_timestep_boundary 0
