@@ -28,7 +28,7 @@ const FACTS: readonly Fact[] = [
   {
     notebook: '00-quickstart',
     sentence: 'each rank held exactly a quarter of parameters, gradients and optimizer state',
-    holds: (_, notebook) => answers(notebook, /holds 4× the model states of/),
+    holds: (_, notebook) => titled(notebook, /holds 4\.0× the states of "FULL_SHARD"/) !== undefined,
   },
   {
     notebook: '00-quickstart',
@@ -43,7 +43,10 @@ const FACTS: readonly Fact[] = [
   {
     notebook: '02-fsdp-knobs',
     sentence: '(loss, gradient norm) make 16',
-    holds: (_, notebook) => answers(notebook, /one step takes 16 collectives/),
+    holds: (_, notebook) =>
+      figuresOf(notebook).some(({ rows }) =>
+        rows.some(({ run, numCollectives }) => run === 'blocks' && numCollectives === '16'),
+      ),
   },
   {
     notebook: '02-fsdp-knobs',
