@@ -54,7 +54,7 @@ class Ledger:
         world: int,
         device: torch.device,
         group_name_of: Callable[[dist.ProcessGroup], str],
-        run_functional: RunFunctional,
+        run_functional: RunFunctional | None = None,
     ) -> None:
         self._rank = rank
         self._world = world
