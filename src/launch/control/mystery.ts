@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import type { StrategyName } from '../../config';
-import { ConfigError, isWhole } from '../../core';
+import { ConfigError, isWhole, shown } from '../../core';
 import { describeFault, type Fault } from './faults';
 import { type PointText, parsePointText } from './point-text';
 
@@ -10,29 +10,25 @@ interface Case {
   readonly fault: Fault;
 }
 
-const sharded = (rank: number, at: string, kind: Fault['do']): Case => ({
-  strategy: 'FULL_SHARD',
-  fault: { rank, at, do: kind },
-});
-const whole = (rank: number, at: string, kind: Fault['do']): Case => ({
-  strategy: 'NO_SHARD',
+const sealedIn = (strategy: StrategyName, rank: number, at: string, kind: Fault['do']): Case => ({
+  strategy,
   fault: { rank, at, do: kind },
 });
 
 /** The twelve mysteries. All except the two with 'nan' are silent: the loss stays finite and falls. */
 const CASES: readonly Case[] = [
-  sharded(2, 'reduceScatter layer 1', 'skip'),
-  sharded(1, 'allGather layer 2', 'stale'),
-  whole(3, 'optimizer', 'skip'),
-  sharded(3, 'reduceScatter layer 0', 'double'),
-  whole(1, 'backward layer 3', 'skip'),
-  sharded(0, 'backward layer 2', 'stale'),
-  sharded(2, 'unshard layer 3', 'nan'),
-  sharded(1, 'optimizer', 'double'),
-  whole(2, 'allReduce', 'stale'),
-  sharded(3, 'data', 'stale'),
-  sharded(0, 'reduceScatter layer 3', 'nan'),
-  whole(2, 'optimizer', 'double'),
+  sealedIn('FULL_SHARD', 2, 'reduceScatter layer 1', 'skip'),
+  sealedIn('FULL_SHARD', 1, 'allGather layer 2', 'stale'),
+  sealedIn('NO_SHARD', 3, 'optimizer', 'skip'),
+  sealedIn('FULL_SHARD', 3, 'reduceScatter layer 0', 'double'),
+  sealedIn('NO_SHARD', 1, 'backward layer 3', 'skip'),
+  sealedIn('FULL_SHARD', 0, 'backward layer 2', 'stale'),
+  sealedIn('FULL_SHARD', 2, 'unshard layer 3', 'nan'),
+  sealedIn('FULL_SHARD', 1, 'optimizer', 'double'),
+  sealedIn('NO_SHARD', 2, 'allReduce', 'stale'),
+  sealedIn('FULL_SHARD', 3, 'data', 'stale'),
+  sealedIn('FULL_SHARD', 0, 'reduceScatter layer 3', 'nan'),
+  sealedIn('NO_SHARD', 2, 'optimizer', 'double'),
 ];
 
 /** An answer to a mystery. */
@@ -51,11 +47,8 @@ export class Mystery {
   readonly strategy: StrategyName;
 
   constructor(number: number) {
-    const sealed = CASES[number - 1];
-    if (!isWhole(number, 1) || sealed === undefined)
-      throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${inspect(number)}`);
     this.number = number;
-    this.strategy = sealed.strategy;
+    this.strategy = caseOf(this).strategy;
   }
 
   /** Judges an answer: rank, point and kind of the fault. Throws: CONFIG if `at` names no point. */
@@ -101,8 +94,9 @@ export function faultOf(sealed: Mystery): Fault {
 }
 
 function caseOf({ number }: Mystery): Case {
-  const sealed = CASES[number - 1];
-  if (sealed === undefined) throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${number}`);
+  const sealed = isWhole(number, 1) ? CASES[number - 1] : undefined;
+  if (sealed === undefined)
+    throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${shown(number)}`);
   return sealed;
 }
 

@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs';
 import { nearest } from '../../config';
 import type { PointAction, PointListener, PointValues, StepPoint, Warn } from '../../core';
 import type { Interrupts } from '../../engine';
@@ -113,6 +114,8 @@ class OwnFault {
       case 'slow link':
         return this.#wait();
       case 'kill':
+        // The launcher repeats a rank's last words when it says that the rank died.
+        writeSync(process.stderr.fd, `the planted fault of ${describeFault(this.fault)}\n`);
         process.kill(process.pid, 'SIGKILL');
         return this.#wait();
       default:

@@ -75,6 +75,11 @@ export class RankSelection {
     ...args: Args
   ): Promise<Walk> {
     requireLanguage(this.#engine, 'JavaScript', 'walk(function)');
+    if (typeof work !== 'number' && typeof work !== 'function') {
+      throw new ConfigError(
+        `walk takes a function, or the number of a %%ranks cell, as job.walk(4), not ${shown(work)}`,
+      );
+    }
     const { ranks } = this;
     const walked = typeof work === 'number' ? this.#recordings.cellAgain(work) : shippedFunction(work, args);
     const title = `${typeof work === 'number' ? `cell ${work}` : 'a function'} on ${rankNames(ranks)}`;

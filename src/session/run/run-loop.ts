@@ -108,9 +108,9 @@ export class RunLoop<R> {
           loop.end();
         }
       });
-    const walk = await Walk.begin({ title, step, ranks: firstRanks(world), supervisor, begin });
-    this.#walk = walk;
-    return walk;
+    return await Walk.begin({ title, step, ranks: firstRanks(world), supervisor, begin }, (walk) => {
+      this.#walk = walk;
+    });
   }
 
   /** Evaluates the run: see `Run.evaluate`. */

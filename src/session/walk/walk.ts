@@ -9,6 +9,9 @@ import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 /** Ranks that neither halt nor end are asked this often whether they wait for ranks that halt. */
 const LOOK_MS = 5;
 
+/** `live` records at most so many rounds; then the ranks run without halts. Loops may have no end. */
+const MOST_LIVE_ROUNDS = 500;
+
 /** The parts of a call that a walk needs. */
 export type WalkSink = Required<Pick<CallSink, 'reached' | 'rankEnded'>>;
 
@@ -45,8 +48,8 @@ export class Walk {
   #outcome: Outcome | undefined;
   #done: Promise<void> = Promise.resolve();
   #isMoving = false;
-  /** What the display says besides. */
-  #note = '';
+  /** The point that `until` has not found; undefined if it has. */
+  #sought: string | undefined;
   #notify: () => void = () => undefined;
 
   private constructor(work: WalkedWork) {
@@ -56,9 +59,13 @@ export class Walk {
     this.#hasEnded = work.ranks.map(() => false);
   }
 
-  /** Begins the work, and returns when its ranks halt before their first points. Throws: errors of the work. */
-  static async begin(work: WalkedWork): Promise<Walk> {
+  /**
+   * Begins the work, and returns when its ranks halt before their first points; `begun` gets the walk before. Throws: errors of the
+   * work.
+   */
+  static async begin(work: WalkedWork, begun?: (walk: Walk) => void): Promise<Walk> {
     const walk = new Walk(work);
+    begun?.(walk);
     walk.#start();
     await walk.#settle();
     walk.#requireGood();
@@ -72,7 +79,7 @@ export class Walk {
 
   /**
    * Lets each rank pass the point before which it halts, `numRounds` times. Throws: CONFIG if the walk is over, and errors of the
-   * work.
+   * work, also after its end.
    * @example
    * const walk = await run.walk();
    * await walk.next();
@@ -96,6 +103,7 @@ export class Walk {
    */
   async until(text: string): Promise<this> {
     const matches = points.pointMatcher(text);
+    this.#sought = text;
     await this.#alone(`walk.until(${shown(text)})`, async () => {
       while (!this.isOver) {
         const before = this.#walked.numReached;
@@ -104,15 +112,25 @@ export class Walk {
         const isReached = this.#walked.newest.some(
           (newest, i) => newest !== undefined && isNew(i) && matches(newest.point, this.#work.step),
         );
-        if (isReached) return;
+        if (isReached) {
+          this.#sought = undefined;
+          return;
+        }
       }
-      this.#note = `the step ended without the point '${text}'`;
     });
     return this;
   }
 
-  /** Lets all ranks go on without halts, and returns when the work has ended. Throws: errors of the work. */
+  /**
+   * Completes the work, and records its rounds, at most 500; from then on, ranks run without halts. Returns when the work has ended.
+   * Throws: errors of the work.
+   */
   async live(): Promise<this> {
+    if (!this.#isMoving && !this.isOver) {
+      await this.#alone('walk.live()', async () => {
+        for (let round = 0; round < MOST_LIVE_ROUNDS && !this.isOver; round++) await this.#round();
+      });
+    }
     this.goOn();
     await this.#done;
     this.#changed();
@@ -120,8 +138,9 @@ export class Walk {
     return this;
   }
 
-  /** Lets all ranks go on without halts. */
+  /** Lets all ranks go on without halts; has no effect if the walk is over. */
   goOn(): void {
+    if (this.isOver) return;
     this.#work.ranks.forEach((rank, i) => {
       this.#passes[i] = Number.POSITIVE_INFINITY;
       this.#work.supervisor.pass(rank, Number.POSITIVE_INFINITY);
@@ -131,7 +150,9 @@ export class Walk {
 
   /** What the ranks have passed so far. */
   record(): WalkRecord {
-    return this.#walked.record();
+    const record = this.#walked.record();
+    const note = this.#note();
+    return note === '' ? record : { ...record, title: `${record.title}: ${note}` };
   }
 
   /** Calls a function after each round; returns a function that ends this. */
@@ -164,8 +185,15 @@ export class Walk {
       const position = positions[i];
       return position === undefined ? [] : runFigures.walk.describePosition(rank, position, newest[i]);
     });
-    const note = this.#note === '' ? [] : this.#note;
-    return [`${this.#work.title}, after round ${numRounds}`, lines, note].flat(2).join('\n');
+    return [`${this.#work.title}, after round ${numRounds}`, ...lines.flat(), this.#note()]
+      .filter((line) => line !== '')
+      .join('\n');
+  }
+
+  /** Returns what the reader should know of an `until` that found nothing; '' if there is none. */
+  #note(): string {
+    const isMissing = this.#outcome === 'good' && this.#sought !== undefined;
+    return isMissing ? `the step ended without the point '${this.#sought}'` : '';
   }
 
   #start(): void {
@@ -267,6 +295,7 @@ export class Walk {
   }
 
   async #alone(form: string, work: () => Promise<void>): Promise<void> {
+    this.#requireGood();
     if (this.isOver)
       throw new ConfigError(`${form}: the walk is over, because its step has ended; begin another`);
     if (this.#isMoving) throw new ConfigError(`${form}: the walk is moving; await its running call first`);

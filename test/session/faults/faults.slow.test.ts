@@ -71,7 +71,10 @@ test('a killed rank ends the step with an error that names it', async (context) 
   const run = await two.train(configOf('FULL_SHARD'), {
     faults: [{ rank: 1, at: 'backward layer 0 step 2', do: 'kill' }],
   });
-  await assert.rejects(run.step(3), { message: /rank 1's process ended \(SIGKILL\)/ });
+  await assert.rejects(run.step(3), {
+    message:
+      /rank 1's process ended \(SIGKILL\).*its last words: the planted fault of rank 1 at 'backward layer 0 step 2': 'kill'/s,
+  });
   assert.equal(run.lastStep, 1);
 });
 

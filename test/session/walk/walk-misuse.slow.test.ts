@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
+import { ShardlabError } from '../../../src/core';
+import { Walk } from '../../../src/session/walk/walk';
 import { HANG_MS, launchFor } from '../job-fixture';
-import { labelsOf } from './events-of-steps';
+import { fsdpStep, labelsOf } from './events-of-steps';
 
 const CONFIG = {
   model: { kind: 'gpt', layers: 2, dim: 16, heads: 2, vocab: 256, seq: 8 },
@@ -35,6 +37,47 @@ test('other work on halted ranks is refused, and texts that name no point too', 
   const again = await run.walk();
   await again.until('forward layer 7');
   assert.match(inspect(again), /the step ended without the point 'forward layer 7'/);
+  assert.match(again.record().title, /, step 3: the step ended without the point 'forward layer 7'$/);
+});
+
+test('live records the whole step, and a walk that is over moves no ranks of the next one', {
+  timeout: HANG_MS,
+}, async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const run = await job.train(CONFIG);
+  const walk = await run.walk();
+  await walk.next(2);
+  await walk.live();
+  const { rounds, points } = walk.record();
+  assert.equal(rounds.length, fsdpStep(2, true).length + 1);
+  assert.deepEqual(
+    points.map((own) => own.length),
+    [fsdpStep(2, true).length, fsdpStep(2, true).length],
+  );
+  const second = await run.walk();
+  walk.goOn();
+  await walk.live();
+  await second.next(2);
+  assert.equal(second.record().rounds.length, 3);
+  await second.live();
+});
+
+test('an interrupt while a walk begins ends the walk, and the run continues', {
+  timeout: HANG_MS,
+}, async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const run = await job.train(CONFIG);
+  for (const milliseconds of [0, 5, 20, 50]) {
+    const done = run.lastStep;
+    const begun = run.walk().catch((error: unknown) => error);
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    await job.interrupt();
+    const walk = await begun;
+    if (walk instanceof Walk) assert.equal(walk.isOver, true, `after ${milliseconds} ms`);
+    else assert.equal(walk instanceof ShardlabError && walk.code, 'INTERRUPTED');
+    await run.step(1);
+    assert.ok(run.lastStep - done <= 2);
+  }
 });
 
 test('an interrupt completes the step of a walk, and the run continues', {
@@ -59,7 +102,8 @@ test('a rank that is killed ends the walk with the error of a lost rank', {
   const walk = await run.walk();
   await walk.next(3);
   await job.kill(1);
-  await assert.rejects(walk.next(100), { code: 'RANK_DIED' });
+  for (const call of [() => walk.next(100), () => walk.next(), () => walk.until('loss'), () => walk.live()])
+    await assert.rejects(call, { code: 'RANK_DIED' });
   assert.equal(walk.isOver, true);
 });
 
@@ -73,6 +117,10 @@ test('a cell that is walked by its number runs again, and an interrupt ends it',
   await job.interrupt();
   await first;
   await assert.rejects(job.walk(5), /no %%ranks cell 5 has run in this job's ranks; the last ones are 4/);
+  await assert.rejects(
+    (job.walk as (work: unknown) => Promise<unknown>).call(job, '4'),
+    /walk takes a function, or the number of a %%ranks cell, as job\.walk\(4\), not "4"/,
+  );
   const walk = await job.walk(4);
   await walk.next(2);
   assert.deepEqual(labelsOf(walk, 0), ['allReduce #1', 'barrier #2', 'barrier #3']);
