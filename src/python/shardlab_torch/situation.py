@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 import threading
 import time
@@ -70,6 +71,9 @@ class Watcher:
         self._wait: tuple[Json, float, float] = ({}, 0.0, 0.0)
         # The number of looks that found the main thread computing in native code.
         self._native_looks = 0
+        # The blocks of Python's memory at the newest look, and by how many they changed from look to look.
+        self._blocks = sys.getallocatedblocks()
+        self._changed_blocks = 0
 
     def look(self, since: float, is_busy: bool, cell: int | None, module: str) -> Json:
         """Returns the situation of the main thread; `module` is the module that the thread runs, '' if this is unknown."""
@@ -87,7 +91,7 @@ class Watcher:
             place = _cell_place(frame, cell)
             line = f"cell {place['cell']}, line {place['line']}" if place else ""
             self._native_looks += self._computes_natively(frame)
-            made = self._native_looks * NATIVE_BYTES + sys.getallocatedblocks() * BLOCK_BYTES
+            made = self._made_bytes()
             situation["look"] = {"place": line, "numOps": op_mode.num_ops(), "madeBytes": made, "isAwaiting": False}
             return situation
         waiting = {"module": module, **waiting, **_cell_place(frame, cell)}
@@ -123,6 +127,15 @@ class Watcher:
         if number == 0:
             return None
         return {"op": op, "group": group, "ranks": ranks, "number": number}
+
+    def _made_bytes(self) -> int:
+        """Returns a number that grows with each value that Python makes or drops, as far as it is known."""
+        blocks = sys.getallocatedblocks()
+        self._changed_blocks += abs(blocks - self._blocks)
+        self._blocks = blocks
+        # Blocks that come and go between two looks: the collector runs once for so many new containers.
+        collected = gc.get_stats()[0]["collections"] * gc.get_threshold()[0]
+        return self._native_looks * NATIVE_BYTES + (self._changed_blocks + collected) * BLOCK_BYTES
 
     def _computes_natively(self, frame: FrameType) -> bool:
         """Whether the main thread stays in one call and uses its core: a loop of Python comes to another instruction."""
