@@ -10,8 +10,12 @@ const LOOK_SECONDS: Seconds = 0.5;
 /** A wait is reported from this age on, if the ranks for which others wait have made no progress for QUIET_SECONDS. */
 const HANG_SECONDS: Seconds = 4.7;
 const QUIET_SECONDS: Seconds = 3.5;
-/** A wait of this age is reported in any case, unless an earlier wait of the call took PATIENCE times less. */
+/**
+ * A wait of this age for a rank that has computed for so long is reported, unless it is less than PATIENCE times as long as an earlier
+ * wait of the call. On a busy machine a rank computes less than the time that passes; a wait of FAR_SECONDS is reported in any case.
+ */
 const LONG_SECONDS: Seconds = 30;
+const FAR_SECONDS: Seconds = 120;
 const PATIENCE = 3;
 /**
  * A rank works if its code makes, reads or writes this much between two looks, or if processes that it started compute this long.
@@ -21,7 +25,7 @@ const WORK_BYTES = 1e6;
 const WORK_SECONDS: Seconds = 0.05;
 
 /** What a rank was last seen doing, and since when it does only this. */
-interface Doing extends ProcessWork {
+interface Doing extends Pick<ProcessWork, 'bytes' | 'childSeconds'> {
   readonly key: string;
   readonly since: Seconds;
   readonly madeBytes: number;
@@ -42,7 +46,7 @@ export interface HangSource {
  * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the rank's
  * process is stopped; or its main thread makes nothing (no tensors, no values, no bytes of files), awaits, or sleeps in a system call,
  * and no process that it started computes; or it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
- * is reported only if it is far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its
+ * is reported only if the rank computes long, and the wait is far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its
  * condition changes is not decidable, and even in `while (true)`, a model or a sharded tensor that the body calls may communicate in
  * a later iteration, as in a training whose rank is slow.
  */
@@ -53,6 +57,8 @@ export class HangWatch {
   #waits = new Map<string, Seconds>();
   /** By rank, what the rank was last seen doing, and since when. */
   readonly #doings = new Map<number, Doing>();
+  /** By rank, for how long the rank's processes have computed, now and when ranks began to wait. */
+  readonly #computed = new Map<number, { readonly start: Seconds; readonly end: Seconds }>();
   #longest: Seconds = 0;
   #isHanging = false;
   #hasEnded = false;
@@ -109,9 +115,8 @@ export class HangWatch {
     return waits.some(({ waitsFor, since }) => {
       const seconds = at - since;
       if (waitsFor.length === 0 || seconds < HANG_SECONDS) return false;
-      return (
-        waitsFor.some((rank) => isQuiet(rank)) || seconds > Math.max(LONG_SECONDS, PATIENCE * this.#longest)
-      );
+      const isLong = seconds > Math.max(LONG_SECONDS, PATIENCE * this.#longest);
+      return waitsFor.some((rank) => isQuiet(rank) || (isLong && this.#hasComputed(rank, seconds)));
     });
   }
 
@@ -126,6 +131,14 @@ export class HangWatch {
       if (!seen.has(key)) this.#longest = Math.max(this.#longest, at - since);
     }
     this.#waits = seen;
+    if (seen.size === 0) this.#computed.clear();
+  }
+
+  /** Whether a rank has computed for long enough to report a long wait for it. */
+  #hasComputed(rank: number, waited: Seconds): boolean {
+    // Nothing is known of processes of other machines.
+    const { start, end } = this.#computed.get(rank) ?? { start: 0, end: 0 };
+    return waited > FAR_SECONDS || end - start > LONG_SECONDS;
   }
 
   #see(
@@ -135,7 +148,10 @@ export class HangWatch {
     looks: boolean,
   ): void {
     const key = JSON.stringify([state, cell, waiting?.number, lastCalled, look?.numOps, look?.isAwaiting]);
-    const { bytes = 0, childSeconds = 0 } = (looks && state === 'running' && this.#source.work(rank)) || {};
+    const work = looks && state === 'running' ? this.#source.work(rank) : undefined;
+    const { bytes = 0, childSeconds = 0, seconds } = work ?? {};
+    if (seconds !== undefined)
+      this.#computed.set(rank, { start: this.#computed.get(rank)?.start ?? seconds, end: seconds });
     const doing = { key, since: at, bytes, childSeconds, madeBytes: look?.madeBytes ?? 0 };
     const last = this.#doings.get(rank);
     const isSame = last?.key === key && !hasWorked(last, doing);
@@ -159,6 +175,6 @@ function hasWorked(last: Doing, doing: Doing): boolean {
   return (
     doing.madeBytes - last.madeBytes > WORK_BYTES ||
     doing.bytes - last.bytes > WORK_BYTES ||
-    Math.abs(doing.childSeconds - last.childSeconds) > WORK_SECONDS
+    doing.childSeconds - last.childSeconds > WORK_SECONDS
   );
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { now } from '../../src/core';
+import { now, type Seconds } from '../../src/core';
 import type { Look, Situation } from '../../src/launch/control/situation';
 import { HangWatch } from '../../src/launch/hang-watch';
 import type { ProcessWork } from '../../src/launch/process-work';
 
-const NO_WORK: ProcessWork = { bytes: 0, childSeconds: 0 };
+const NO_WORK: ProcessWork = { bytes: 0, childSeconds: 0, seconds: 0 };
 const NO_LOOK: Look = { place: 'cell 8, line 1', numOps: 7, madeBytes: 40e6, isAwaiting: false };
 
 /** Longer than a watch needs to find a hang. */
@@ -14,13 +14,15 @@ const LONG_MS = 6000;
 /** What rank 1 does while rank 0 waits, at its nth look. */
 interface Doing {
   readonly look: (n: number) => Look | undefined;
-  readonly work?: (n: number) => ProcessWork;
+  readonly work?: (n: number) => Partial<ProcessWork>;
   readonly sleeps?: boolean;
+  /** How long rank 0 has waited before the first look. */
+  readonly waited?: Seconds;
 }
 
 /** Whether a watch says within 6 s that rank 0 hangs because of rank 1. */
-async function isFound({ look, work = () => NO_WORK, sleeps = false }: Doing): Promise<boolean> {
-  const since = now();
+async function isFound({ look, work = () => NO_WORK, sleeps = false, waited = 0 }: Doing): Promise<boolean> {
+  const since = now() - waited;
   let numLooks = 0;
   const waits: Situation = {
     ...{ state: 'waiting', cell: 8, since, hasBackground: false, lastCalled: { world: 1 } },
@@ -42,7 +44,7 @@ async function isFound({ look, work = () => NO_WORK, sleeps = false }: Doing): P
       },
       stopped: () => new Map(),
       sleeps: () => sleeps,
-      work: () => work(numLooks),
+      work: () => ({ ...NO_WORK, ...work(numLooks) }),
     },
     (isHanging) => {
       found ||= isHanging;
@@ -81,6 +83,18 @@ test('a rank for which others wait hangs if it makes nothing, and not if it make
     ],
     files: [{ look: () => NO_LOOK, work: (n) => ({ bytes: 2e6 * n, childSeconds: 0 }) }, false],
     'native code': [{ look: () => undefined }, false],
+    'operations for 40 s': [
+      { look: (n) => ({ ...NO_LOOK, numOps: n }), work: (n) => ({ seconds: 5 * n }), waited: 40 },
+      true,
+    ],
+    'operations for 40 s, with little of a core': [
+      { look: (n) => ({ ...NO_LOOK, numOps: n }), work: (n) => ({ seconds: 0.1 * n }), waited: 40 },
+      false,
+    ],
+    'operations for 2 minutes': [
+      { look: (n) => ({ ...NO_LOOK, numOps: n }), work: (n) => ({ seconds: 0.1 * n }), waited: 130 },
+      true,
+    ],
   };
   const found = await Promise.all(Object.values(cases).map(async ([doing]) => isFound(doing)));
   assert.deepEqual(

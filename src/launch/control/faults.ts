@@ -41,7 +41,8 @@ const MEANINGS: Readonly<Record<NonNullable<PointText['name']>, readonly FaultKi
   recv: RECEIVED,
   barrier: ANYWHERE,
   forward: ['nan', 'kill'],
-  recompute: ['nan', 'kill'],
+  // The result of a second forward is not used, only what its operations save.
+  recompute: ['kill'],
   backward: ['skip', 'double', 'stale', 'nan', 'kill'],
   optimizer: ['skip', 'double', 'stale', 'nan', 'kill'],
   reshard: ['skip', 'kill'],

@@ -38,6 +38,8 @@ export interface MadeEvent {
   readonly module: string;
   /** Equal for the same point on other ranks and in other runs. */
   readonly key: string;
+  /** The collective to which the rank brings values, or from which it gets them; equal on all its ranks; null for other points. */
+  readonly call: string | null;
   /** The ranks that must have equal values, if all ranks of a group must. */
   readonly sharedBy: readonly number[] | null;
   readonly parts: readonly MadePart[];

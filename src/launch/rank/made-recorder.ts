@@ -18,6 +18,7 @@ export class MadeRecorder {
   readonly events: MadeEvent[] = [];
   readonly #engine: Engine;
   readonly #model: Module;
+  readonly #rank: number;
   /** By event, the values of each part; null if they were too many. */
   readonly #values: (readonly Float32Array[] | null)[] = [];
   readonly #counts = new Map<string, number>();
@@ -25,9 +26,10 @@ export class MadeRecorder {
   readonly #gathers = new Map<string, StepPoint>();
   #bytes = 0;
 
-  constructor(engine: Engine, model: Module) {
+  constructor(engine: Engine, model: Module, rank: number) {
     this.#engine = engine;
     this.#model = model;
+    this.#rank = rank;
   }
 
   /** Returns a part's values; null if they were not stored. */
@@ -122,6 +124,7 @@ export class MadeRecorder {
       point: describePoint(namedBy),
       module: point.module,
       key: `${plain} ${count}`,
+      call: callOf(namedBy, this.#rank),
       sharedBy: isShared ? (point.collective?.ranks ?? null) : null,
       parts: named.map(digestOf),
     });
@@ -130,6 +133,15 @@ export class MadeRecorder {
     if (fits) this.#bytes += bytes;
     this.#values.push(fits ? named.map(({ values }) => values.slice()) : null);
   }
+}
+
+/** Returns a text that is equal for a collective's point on all its ranks, and for a send and its recv; null for other points. */
+function callOf({ name, collective }: StepPoint, rank: number): string | null {
+  if (collective === undefined) return null;
+  const { group, ranks, number, peer } = collective;
+  const isSend = name === 'send';
+  if (!isSend && name !== 'recv') return `${group} ${ranks.join()} #${number}`;
+  return `${group} ${isSend ? rank : peer}>${isSend ? peer : rank} #${number}`;
 }
 
 function joined(lists: readonly Float32Array[]): Float32Array {

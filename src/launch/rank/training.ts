@@ -297,8 +297,8 @@ export class RankTraining {
   #step(run: number, curve: boolean, isRecorded: boolean): RankStep {
     const own = this.#run(run);
     const { trainer, group } = own;
-    const { engine, recorder } = this.#parts;
-    own.made = isRecorded ? new MadeRecorder(engine, trainer.model) : undefined;
+    const { engine, recorder, rank } = this.#parts;
+    own.made = isRecorded ? new MadeRecorder(engine, trainer.model, rank) : undefined;
     recorder.beginStep(trainer.steps + 1);
     const result = this.#stepOf(run, own);
     const memory = engine.memory;

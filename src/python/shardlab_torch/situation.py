@@ -176,7 +176,8 @@ def _collective_in(frame: FrameType) -> tuple[str, FrameType] | None:
         code = place.f_code
         if "torch/distributed" in code.co_filename.replace("\\", "/") and code.co_name in _OPS:
             return _OPS[code.co_name], place
-        if code.co_name == _BACKWARD:
+        # Python code that backward calls, such as a compiler, is no wait of the reducer.
+        if code.co_name == _BACKWARD and place is frame:
             return "allReduce", place
         place = place.f_back
     return None

@@ -37,11 +37,17 @@ export async function eventBetweenRuns(
   const pairs = left.made.byRank.map((events, rank) =>
     pairsOf(events, right.made.byRank[rank] ?? [], [rank, rank], tolerance),
   );
-  const first = firstOf(pairs.map((all) => all[0]));
+  const times = timesOfEvents(left.made.byRank);
+  const first = firstOf(
+    pairs.map((all) => all[0]),
+    times,
+  );
   if (first === undefined) return null;
-  const ranks = pairs.flatMap(([pair], rank) => (pair?.spots[0].event === first.spots[0].event ? rank : []));
+  const isFirst = ({ made: { key, call } }: Pair): boolean =>
+    key === first.made.key && call === first.made.call;
+  const ranks = pairs.flatMap(([pair], rank) => (pair !== undefined && isFirst(pair) ? rank : []));
   // A collective's values have no names, so a later event names the parameter.
-  const named = first.part.name === '' ? (firstNamed(pairs) ?? first) : first;
+  const named = first.part.name === '' ? (firstNamed(pairs, times) ?? first) : first;
   return described(
     { ranks, made: first.made, pair: named },
     [left, right],
@@ -58,20 +64,20 @@ export async function eventBetweenRuns(
 export async function eventBetweenRanks(run: Recorded): Promise<DifferingEvent | null> {
   const { byRank } = run.made;
   const spots = new Map<string, Map<number, Spot[]>>();
-  let order = 0;
-  const orders = new Map<string, number>();
-  const most = Math.max(0, ...byRank.map(({ length }) => length));
-  for (let event = 0; event < most; event++)
-    for (const [rank, events] of byRank.entries())
-      events[event]?.parts.forEach((digest, part) => {
-        const key = sharedKey(events[event], digest);
+  const times = timesOfEvents(byRank);
+  const firstTime = new Map<string, number>();
+  for (const [rank, events] of byRank.entries())
+    for (const [event, made] of events.entries())
+      made.parts.forEach((digest, part) => {
+        const key = sharedKey(made, digest);
         if (key === null) return;
-        if (!orders.has(key)) orders.set(key, order++);
+        const time = times[rank]?.[event] ?? 0;
+        firstTime.set(key, Math.min(time, firstTime.get(key) ?? time));
         const bySum = spots.get(key) ?? new Map<number, Spot[]>();
         spots.set(key, bySum.set(digest.sum, [...(bySum.get(digest.sum) ?? []), { rank, event, part }]));
       });
   const differing = [...spots].filter(([, bySum]) => bySum.size > 1);
-  const [first] = differing.sort(([a], [b]) => (orders.get(a) ?? 0) - (orders.get(b) ?? 0));
+  const [first] = differing.sort(([a], [b]) => (firstTime.get(a) ?? 0) - (firstTime.get(b) ?? 0));
   if (first === undefined) return null;
   const [usual = [], ...odd] = [...first[1].values()].toSorted((a, b) => b.length - a.length);
   const [spot, equal] = [odd[0]?.[0], usual[0]];
@@ -86,8 +92,7 @@ export async function eventBetweenRanks(run: Recorded): Promise<DifferingEvent |
 }
 
 /** The key under which ranks must have equal values; null if they need not. */
-function sharedKey(event: MadeEvent | undefined, { name, place }: MadePart): string | null {
-  if (event === undefined) return null;
+function sharedKey(event: MadeEvent, { name, place }: MadePart): string | null {
   const isOfAll = ['parameters', 'reduced', 'update'].includes(event.made) && name !== '';
   if (!isOfAll && event.sharedBy === null) return null;
   return `${event.key} ${name} ${place} ${event.sharedBy?.join() ?? ''}`;
@@ -128,18 +133,21 @@ function differs(left: MadePart, right: MadePart, tolerance: number | null): boo
   return !changes.every((change) => Math.abs(change) <= limit);
 }
 
-function firstOf(pairs: readonly (Pair | undefined)[]): Pair | undefined {
+/** Returns the pair whose event has the smallest time. */
+function firstOf(pairs: readonly (Pair | undefined)[], times: readonly number[][]): Pair | undefined {
+  const timeOf = ({ spots: [{ rank, event }] }: Pair): number => times[rank]?.[event] ?? 0;
   return pairs.reduce(
     (first, pair) =>
-      pair !== undefined && (first === undefined || pair.spots[0].event < first.spots[0].event)
-        ? pair
-        : first,
+      pair !== undefined && (first === undefined || timeOf(pair) < timeOf(first)) ? pair : first,
     undefined,
   );
 }
 
-function firstNamed(pairs: readonly (readonly Pair[])[]): Pair | undefined {
-  return firstOf(pairs.map((all) => all.find(({ part }) => part.name !== '')));
+function firstNamed(pairs: readonly (readonly Pair[])[], times: readonly number[][]): Pair | undefined {
+  return firstOf(
+    pairs.map((all) => all.find(({ part }) => part.name !== '')),
+    times,
+  );
 }
 
 /** What an event made, with its verb. */
@@ -205,4 +213,41 @@ function differenceOf(left: Float32Array, right: Float32Array): { absolute: numb
     if (!Number.isNaN(absolute) && !(difference <= absolute)) absolute = difference;
   });
   return { absolute, relative: absolute === 0 ? 0 : absolute / size };
+}
+
+/**
+ * Returns a time for each event of each rank, such that an event has a greater time than all events on which its values can depend: the
+ * rank's own events before it and, for values that a rank gets from a collective, what its ranks bring.
+ * Source: Lamport 1978, "Time, Clocks, and the Ordering of Events in a Distributed System"
+ */
+function timesOfEvents(byRank: readonly (readonly MadeEvent[])[]): number[][] {
+  const times: number[][] = byRank.map(() => []);
+  /** By collective, how many contributions have no time yet, and the greatest time of the others. */
+  const brought = new Map<string, { missing: number; time: number }>();
+  for (const { made, call } of byRank.flat()) {
+    if (made !== 'contribution' || call === null) continue;
+    brought.set(call, { missing: (brought.get(call)?.missing ?? 0) + 1, time: 0 });
+  }
+  const give = (rank: number, isForced: boolean): boolean => {
+    const event = byRank[rank]?.[times[rank]?.length ?? 0];
+    if (event === undefined) return false;
+    const own = event.call === null ? undefined : brought.get(event.call);
+    const isGot = own !== undefined && event.made !== 'contribution';
+    if (isGot && own.missing > 0 && !isForced) return false;
+    const time = 1 + Math.max(times[rank]?.at(-1) ?? 0, isGot ? own.time : 0);
+    times[rank]?.push(time);
+    if (own !== undefined && !isGot) {
+      own.missing--;
+      own.time = Math.max(own.time, time);
+    }
+    return true;
+  };
+  const ranks = byRank.map((_, rank) => rank);
+  for (let isForced = false; ; ) {
+    let hasGiven = false;
+    for (const rank of ranks) while (give(rank, isForced && !hasGiven)) hasGiven = true;
+    if (!hasGiven && isForced) return times;
+    // Events that were not recorded must not keep the others from a time.
+    isForced = !hasGiven;
+  }
 }
