@@ -68,7 +68,8 @@ export class ReplicaChecks {
     if (!isNew) return;
     const before = equalAfter === null ? '' : `; after step ${equalAfter} they were equal`;
     this.#warn(
-      `replicas differ after step ${step}: ${describeDifference(differing, rankNames)}${before}. ${ADVICE}`,
+      `replicas differ after step ${step}: ${describeDifference(differing, rankNames)}${before}. ${ADVICE}; ` +
+        'await run.checkReplicas() names the rank and the event',
     );
   }
 }
