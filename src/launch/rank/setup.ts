@@ -1,4 +1,4 @@
-import { type Link, type Nodes, nodeOf } from '../../wire';
+import type { Link, Nodes } from '../../wire';
 import type { ControlAddress } from '../control/messages';
 
 /** Name of the environment variable that holds a rank's setup. */
@@ -39,15 +39,16 @@ export function rankEnvironment(
   masterPort: number,
 ): NodeJS.ProcessEnv {
   const { rank, world, nodes } = setup;
-  const node = nodes === null ? 0 : nodeOf(rank, nodes);
-  const first = nodes === null ? 0 : node * nodes.ranksPerNode;
+  const places = nodes?.ranksPerNode ?? world;
+  const node = Math.floor(rank / places);
+  const first = node * places;
   return {
     ...base,
     RANK: String(rank),
     LOCAL_RANK: String(rank - first),
     GROUP_RANK: String(node),
     WORLD_SIZE: String(world),
-    LOCAL_WORLD_SIZE: String(Math.min(world - first, nodes?.ranksPerNode ?? world)),
+    LOCAL_WORLD_SIZE: String(Math.min(world - first, places)),
     MASTER_ADDR: '127.0.0.1',
     MASTER_PORT: String(masterPort),
     [VARIABLE]: JSON.stringify(setup),

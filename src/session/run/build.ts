@@ -37,7 +37,7 @@ export async function buildOnRanks(parts: BuildParts, faults: Planted['faults'] 
 
 /**
  * Fits a hybrid strategy to the job's nodes: without `parallel.mesh`, each node is a replica, as in torch's FSDP. Warns about a mesh whose
- * groups of shards lie in several nodes, because such a run gathers parameters over the link between nodes.
+ * groups of shards are in several nodes, because such a run gathers parameters over the link between nodes.
  */
 export function placeInNodes(place: RunPlace, nodes: Nodes | undefined): RunPlace {
   const { config, world } = place;

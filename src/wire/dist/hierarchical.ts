@@ -52,10 +52,10 @@ export function makeNodeLevels(group: ProcessGroup, nodes: Nodes | undefined): N
   });
   const members = [...byNode.values()];
   const [first = []] = members;
-  const other = members.find((node) => node.length !== first.length);
-  if (other !== undefined) {
+  const unequal = members.find((node) => node.length !== first.length);
+  if (unequal !== undefined) {
     throw new ConfigError(
-      `hierarchical needs the same number of ranks in each node, and group ${group.name} has ${first.length} in one and ${other.length} in another; leave hierarchical out`,
+      `hierarchical needs the same number of ranks in each node, and group ${group.name} has ${first.length} in one and ${unequal.length} in another; leave hierarchical out`,
     );
   }
   if (members.length === 1 || first.length === 1) return null;
