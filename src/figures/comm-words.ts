@@ -150,7 +150,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   const { least, most } = extremes(cases, costOf);
   const [low, high] = [costOf(least), costOf(most)];
   const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
-  const unit = perToken ? 'per token' : byNode ? 'per step from other nodes' : 'per step';
+  const unit = perToken ? 'per token' : byNode ? 'from other nodes' : 'per step';
   const [lowText, highText] = [low, high].map((cost) => inUnit(cost, byteScale(high)));
   if (high === 0) return byNode ? 'No bytes leave a node' : 'Nothing was received';
   if (high < low * 1.0005) return [`All runs receive the same: ${highText} ${unit}${exact}`];
@@ -160,6 +160,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   return [
     `${more} receives ${highText} ${unit}, ${times} as ${fewer} (${lowText})`,
     `${more} receives ${highText} ${unit}, ${times} as ${fewer}`,
+    ...(byNode ? [`${more} receives ${times} as ${fewer} from other nodes`] : []),
     `Runs receive ${lowText} to ${highText} ${unit} (ratio ${timesText(high / low)})`,
   ];
 }
@@ -186,11 +187,8 @@ export function receivedWordings(
   if (outside !== null) {
     const wire = sumOf(kinds, (kind) => kind.wire);
     const leaving = `${text(outside)} from other nodes`;
-    return [
-      `${text(total)}, ${leaving}; ${inUnit(wire, timeScale(wire))} on the wire`,
-      leaving,
-      text(outside),
-    ];
+    const long = `${leaving}; ${inUnit(wire, timeScale(wire))} on the wire`;
+    return [`${text(total)}, ${long}`, long, leaving, text(outside)];
   }
   return [long, `${calls}${tokens}`, `${text(total)}${tokens}`, text(total)];
 }

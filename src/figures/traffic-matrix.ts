@@ -165,7 +165,9 @@ function subtitleOf(run: RunView, view: View, step: number): string {
       : [
           `Dashed: ${view.place}s of ${counted(view.ranksPerNode, 'rank')}; hatched: bytes between ${view.place}s.`,
         ]),
-    ...(run.note === undefined ? [] : [`${counted(run.world, 'rank')}, ${run.note}.`]),
+    ...(run.note === undefined || view.place === 'node'
+      ? []
+      : [`${counted(run.world, 'rank')}, ${run.note}.`]),
     ...(hidden.length === 0
       ? []
       : [`Not drawn: ${listed(hidden.map(({ style, carries }) => `${style.name} (${carries})`))}.`]),
@@ -324,8 +326,8 @@ const AXES: Readonly<Record<string, AxisStyle>> = {
   edp: { name: 'expert data', color: CAUSE_FILL.buffer.color, symbol: 'circle' },
   dpShard: { name: 'shard', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
   dpReplicate: { name: 'replica', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
-  node: { name: 'within nodes', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
-  acrossNodes: { name: 'between nodes', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
+  local: { name: 'local', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
+  node: { name: 'cross-node', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
   world: { name: 'all ranks', color: NEUTRAL_FILL.color, symbol: 'circle-open' },
 };
 

@@ -114,6 +114,8 @@ const GOLDEN = [
   'compare-memory-timeline',
   'memory-spaces',
   'loss-live',
+  'traffic-nodes',
+  'compare-comm-nodes',
 ];
 for (const name of GOLDEN) {
   test(`${name}: the figure's words and data equal the golden file`, () => {

@@ -279,9 +279,11 @@ export interface JobWires {
 function noteOf(world: number, { link, nodes }: JobWires): string {
   const ranks = world === 1 ? '1 rank has' : 'which share';
   const cores = availableParallelism();
+  const shared =
+    world > 1 && world === cores ? 'with a core each' : `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}`;
   const wire = link === undefined ? '' : `, ${linkText(link)}`;
   const inside = nodes?.link == null ? '' : `, ${linkText(nodes.link)} within`;
   const among =
     nodes === undefined ? '' : `${wire === '' ? ', in' : ' between'} nodes of ${nodes.ranksPerNode}`;
-  return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}${wire}${among}${inside}`;
+  return `${shared}${wire}${among}${inside}`;
 }

@@ -36,7 +36,7 @@ export function hierarchicalAllReduce(
 }
 
 /**
- * Makes the groups of a hierarchical collective; all ranks of the group must call this function. Returns null if all ranks are in one node,
+ * Makes the groups of a hierarchical collective, as if the ranks were a mesh with the axes node and local; all ranks of the group must call this function. Returns null if all ranks are in one node,
  * or each is in a node of its own. Throws: CONFIG without nodes, and if nodes have different numbers of the group's ranks.
  */
 export function makeNodeLevels(group: ProcessGroup, nodes: Nodes | undefined): NodeLevels | null {
@@ -64,6 +64,6 @@ export function makeNodeLevels(group: ProcessGroup, nodes: Nodes | undefined): N
     lists
       .map((ranks) => group.subgroup(ranks, `${name}[${ranks.map((at) => group.ranks[at]).join(',')}]`))
       .find((made) => made !== null);
-  const [inside, across] = [own(members, 'node'), own(rows, 'acrossNodes')];
+  const [inside, across] = [own(members, 'local'), own(rows, 'node')];
   return inside === undefined || across === undefined ? null : { inside, across };
 }

@@ -130,7 +130,7 @@ export function aHierarchicalAllReduceEqualsTheFlatOne({ group, events }: RankCo
   const [scatter, reduce, gather] = events;
   assert.deepEqual(
     events.map(({ op, group: name }) => `${op} ${name.replace(/\[.*/, '')}`),
-    ['reduceScatter node', 'allReduce acrossNodes', 'allGather node'],
+    ['reduceScatter local', 'allReduce node', 'allGather local'],
   );
   expectCarried(scatter, within(1, 9600));
   expectCarried(reduce, between(2, 9600, 1 / 2));
