@@ -131,11 +131,11 @@ export function commSubtitle(run: RunView, kinds: readonly Kind[]): string {
   const numSteps = counted(lastSteps(run).length, 'step');
   const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step, over ${numSteps}.`;
   const wire = sumOf(kinds, (kind) => kind.wire);
-  if (wire === 0) return where;
-  const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
   const outside = sumOf(kinds, ({ outsideBytes = 0 }) => outsideBytes);
   const leaving =
     run.ranksPerNode === undefined ? '' : `<br>From other nodes: ${inUnit(outside, byteScale(outside))}.`;
+  if (wire === 0) return `${where}${leaving}`;
+  const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
   return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.${leaving}`;
 }
 
@@ -187,7 +187,7 @@ export function receivedWordings(
   if (outside !== null) {
     const wire = sumOf(kinds, (kind) => kind.wire);
     const leaving = `${text(outside)} from other nodes`;
-    const long = `${leaving}; ${inUnit(wire, timeScale(wire))} on the wire`;
+    const long = wire === 0 ? leaving : `${leaving}; ${inUnit(wire, timeScale(wire))} on the wire`;
     return [`${text(total)}, ${long}`, long, leaving, text(outside)];
   }
   return [long, `${calls}${tokens}`, `${text(total)}${tokens}`, text(total)];

@@ -100,6 +100,19 @@ test('figures draw the nodes and say which share of the bytes leaves one', async
   await hybrid.dispose();
 });
 
+test('FSDP of a cell makes each node a replica too, and warns of nothing', async () => {
+  const groups = await job()
+    .on('all')
+    .run(({ FSDP, nn, tf, gradients }) => {
+      const model = FSDP(new nn.Linear(8, 8), { shardingStrategy: 'HYBRID_SHARD' });
+      gradients(() => tf.sum(model.forward(tf.ones([2, 8]))) as never).backward();
+    });
+  assert.equal(groups.length, 4);
+  const [{ collectives } = { collectives: [] }] = job().view.records;
+  const named = collectives.map(({ op, ranks }) => `${op} ${ranks.join()}`);
+  assert.ok(named.includes('allGather 0,1') && named.includes('allReduce 0,2'), named.join('; '));
+});
+
 test('a hierarchical all-reduce of a cell, and the environment by node', async () => {
   const results = await job()
     .on('all')
