@@ -103,6 +103,8 @@ test('figures give their numbers as rows, CSV and frames', async () => {
 });
 
 const GOLDEN = [
+  'traffic-nodes',
+  'compare-comm-nodes',
   'memory-timeline-4',
   'memory-ranks-64',
   'compare-memory',
@@ -114,8 +116,6 @@ const GOLDEN = [
   'compare-memory-timeline',
   'memory-spaces',
   'loss-live',
-  'traffic-nodes',
-  'compare-comm-nodes',
 ];
 for (const name of GOLDEN) {
   test(`${name}: the figure's words and data equal the golden file`, () => {
