@@ -111,6 +111,8 @@ export interface CollectiveEvent {
   readonly bytes: Bytes;
   /** Bytes that this rank receives from other ranks by the ring algorithm, at the wire's dtype. */
   readonly wireBytes: Bytes;
+  /** The part of `wireBytes` that comes from ranks of other nodes; omitted if the job has no nodes. */
+  readonly outsideBytes?: Bytes | undefined;
   readonly cause: CommCause;
   readonly module: string;
   readonly cell: number | undefined;

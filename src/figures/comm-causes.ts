@@ -64,12 +64,13 @@ export function commCauses(run: RunView): Figure {
       payloadMB: quantity(payloadMB, 'MB', (mb) => `the payload is ${mb} per rank and step`),
     },
     table: createTable(
-      kinds.map(({ cause, op, count, bytes, wireBytes, exposed, waits, wire, overlapped }) => ({
+      kinds.map(({ cause, op, count, bytes, wireBytes, outsideBytes, exposed, waits, wire, overlapped }) => ({
         cause,
         op,
         countPerStep: count,
         bytes,
         wireBytes,
+        ...(outsideBytes !== undefined && { outsideBytes }),
         exposedSeconds: exposed,
         wireWaitSeconds: waits.wire,
         peerWaitSeconds: waits.peer,
@@ -248,8 +249,9 @@ export function compareComm(runs: Runs): Figure {
     ...plotKinds(cases, (commCase) => receivedWordings(commCase, cases)),
     quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
     table: createTable(
-      cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({
+      cases.map(({ name, kinds, outside, predicted, residual, numCollectives, tokens, perToken }) => ({
         run: name,
+        ...(outside !== null && { outsideBytes: outside, wireSeconds: sumOf(kinds, ({ wire }) => wire) }),
         paramBytes: receivedFor(kinds, 'param'),
         gradBytes: receivedFor(kinds, 'grad'),
         activationBytes: receivedFor(kinds, 'activation'),

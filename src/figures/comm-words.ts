@@ -26,6 +26,8 @@ export function kindsOf(run: RunView) {
       count,
       bytes: mean((row) => row.bytes),
       wireBytes: mean((row) => row.wireBytes),
+      /** The part of `wireBytes` that comes from other nodes; undefined if the job has no nodes. */
+      outsideBytes: run.ranksPerNode === undefined ? undefined : mean(({ outsideBytes = 0 }) => outsideBytes),
       exposed: mean((row) => row.exposedSeconds),
       waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
       /** The seconds in which bytes were in flight: in total (`wire`), and while the main thread worked (`overlapped`). */
@@ -50,6 +52,8 @@ export function commCaseOf(name: string, run: RunView) {
     name,
     kinds,
     total,
+    /** The part of `total` that comes from other nodes; null if the job has no nodes. */
+    outside: run.ranksPerNode === undefined ? null : sumOf(kinds, ({ outsideBytes = 0 }) => outsideBytes),
     /** The predicted bytes of parameters and of gradients; null without a prediction. */
     predicted,
     residual: predicted === null ? null : residualOf(kinds, predicted),
@@ -127,9 +131,12 @@ export function commSubtitle(run: RunView, kinds: readonly Kind[]): string {
   const numSteps = counted(lastSteps(run).length, 'step');
   const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step, over ${numSteps}.`;
   const wire = sumOf(kinds, (kind) => kind.wire);
-  if (wire === 0) return where;
+  const outside = sumOf(kinds, ({ outsideBytes = 0 }) => outsideBytes);
+  const leaving =
+    run.ranksPerNode === undefined ? '' : `<br>From other nodes: ${inUnit(outside, byteScale(outside))}.`;
+  if (wire === 0) return `${where}${leaving}`;
   const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.`;
+  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.${leaving}`;
 }
 
 /** Names the runs that receive least and most, with their ratio. If a prediction is wrong, says only by how much. */
@@ -137,13 +144,15 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
   const perToken = countsTokens(cases);
-  const costOf = (commCase: CommCase): number => (perToken ? (commCase.perToken ?? 0) : commCase.total);
+  const byNode = !perToken && cases.every(({ outside }) => outside !== null);
+  const costOf = (commCase: CommCase): number =>
+    (perToken ? commCase.perToken : byNode ? commCase.outside : commCase.total) ?? 0;
   const { least, most } = extremes(cases, costOf);
   const [low, high] = [costOf(least), costOf(most)];
   const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
-  const unit = perToken ? 'per token' : 'per step';
+  const unit = perToken ? 'per token' : byNode ? 'from other nodes' : 'per step';
   const [lowText, highText] = [low, high].map((cost) => inUnit(cost, byteScale(high)));
-  if (high === 0) return 'Nothing was received';
+  if (high === 0) return byNode ? 'No bytes leave a node' : 'Nothing was received';
   if (high < low * 1.0005) return [`All runs receive the same: ${highText} ${unit}${exact}`];
   const [fewer, more] = [quoted(least.name), quoted(most.name)];
   if (low === 0) return [`${more} receives ${highText} ${unit}, ${fewer} receives nothing`];
@@ -151,6 +160,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   return [
     `${more} receives ${highText} ${unit}, ${times} as ${fewer} (${lowText})`,
     `${more} receives ${highText} ${unit}, ${times} as ${fewer}`,
+    ...(byNode ? [`${more} receives ${times} as ${fewer} from other nodes`] : []),
     `Runs receive ${lowText} to ${highText} ${unit} (ratio ${timesText(high / low)})`,
   ];
 }
@@ -166,7 +176,7 @@ export function comparedCommSubtitle(runs: Runs, cases: Cases<CommCase>): string
 
 /** Returns wordings of what a rank of a run receives, the longest first. */
 export function receivedWordings(
-  { total, numCollectives, perToken, predicted, residual }: CommCase,
+  { total, outside, kinds, numCollectives, perToken, predicted, residual }: CommCase,
   cases: Cases<CommCase>,
 ): string[] {
   const text = (bytes: Bytes): string => inUnit(bytes, byteScale(bytes));
@@ -174,6 +184,12 @@ export function receivedWordings(
   const tokens = countsTokens(cases) && perToken !== null ? `, ${text(perToken)} per token` : '';
   const expected = predicted === null ? '' : `, predicted ${text(predicted.param + predicted.grad)}`;
   const long = `${calls}${tokens}${residual === 0 ? ', as predicted' : expected}`;
+  if (outside !== null) {
+    const wire = sumOf(kinds, (kind) => kind.wire);
+    const leaving = `${text(outside)} from other nodes`;
+    const long = wire === 0 ? leaving : `${leaving}; ${inUnit(wire, timeScale(wire))} on the wire`;
+    return [`${text(total)}, ${long}`, long, leaving, text(outside)];
+  }
   return [long, `${calls}${tokens}`, `${text(total)}${tokens}`, text(total)];
 }
 

@@ -22,6 +22,8 @@ export interface RunView {
   readonly part?: string;
   /** Words for subtitles that describe the machine: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
+  /** The number of consecutive ranks per node; omitted if the job has no nodes. */
+  readonly ranksPerNode?: number;
 }
 
 /** Losses of consecutive steps; NaN if a step is missing. */

@@ -17,7 +17,10 @@ import { createTable } from './table';
 export interface TrafficOptions {
   /** The step number. Default: the step nearest to the medians of the last steps. */
   readonly step?: number | undefined;
-  /** The number of ranks per machine, in rank order. Default: all ranks. Bytes between machines are drawn separately. */
+  /**
+   * The number of ranks per machine, in rank order; bytes between machines are drawn separately. Default: the job's nodes, or all ranks if it
+   * has none.
+   */
   readonly ranksPerNode?: number | undefined;
 }
 
@@ -46,7 +49,8 @@ const LEAST_SHARE = 0.001;
  * mesh; bars show the bytes per axis within and between machines. Throws: CONFIG without steps, if ranks are missing, or for a
  * wrong `ranksPerNode`.
  */
-export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: TrafficOptions = {}): Figure {
+export function trafficMatrix(run: RunView, options: TrafficOptions = {}): Figure {
+  const { step, ranksPerNode = run.ranksPerNode ?? run.world } = options;
   const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
   if (records.length < run.world) {
     throw new ConfigError(
@@ -54,7 +58,8 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
     );
   }
   const traffic = trafficOf(records);
-  const view = viewOf(traffic, run.world, ranksPerNode);
+  const place = run.ranksPerNode === undefined ? 'machine' : 'node';
+  const view = viewOf(traffic, run.world, { ranksPerNode, place });
   return createFigure({
     title: findingOf(view),
     subtitle: subtitleOf(run, view, records[0].step),
@@ -63,7 +68,7 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
       view.axes.length === 0 ? [matrixPanel(view)] : [matrixPanel(view), axesPanel(view)],
     ),
     quantities: {
-      outsideShare: quantity(view.outside * 100, '%', (share) => `${share} of the bytes leave a machine`),
+      outsideShare: quantity(view.outside * 100, '%', (share) => `${share} of the bytes leave a ${place}`),
       wireMB: quantity(
         view.total / run.world / 1e6,
         'MB',
@@ -76,7 +81,7 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
         to,
         axis,
         bytes,
-        link: isInside(from, to, ranksPerNode) ? 'within a machine' : 'between machines',
+        link: isInside(from, to, ranksPerNode) ? `within a ${place}` : `between ${place}s`,
       })),
     ),
   });
@@ -89,7 +94,11 @@ function isInside(a: number, b: number, ranksPerNode: number): boolean {
 }
 
 /** Adds up the traffic by axis, the largest first. */
-function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPerNode: number) {
+function viewOf(
+  { flows, causes, coordinates }: Traffic,
+  world: number,
+  { ranksPerNode, place }: { readonly ranksPerNode: number; readonly place: 'machine' | 'node' },
+) {
   const total = sumOf(flows, ({ bytes }) => bytes);
   const axes = [...new Set(flows.map(({ axis }) => axis))]
     .map((axis) => {
@@ -120,11 +129,12 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
     coordinates,
     world,
     ranksPerNode,
+    place,
     numNodes: Math.ceil(world / ranksPerNode),
   };
 }
 
-function findingOf({ axes, total, outside, world, numNodes }: View): Title {
+function findingOf({ axes, total, outside, world, numNodes, place }: View): Title {
   const [most] = axes;
   if (most === undefined) return 'No bytes travelled between ranks';
   const isRing = axes.length === 1 && most.flows.length === world && numNodes === 1;
@@ -134,14 +144,14 @@ function findingOf({ axes, total, outside, world, numNodes }: View): Title {
   }
   const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
   const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
-  if (numNodes === 1) return [`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`];
+  if (numNodes === 1) return [`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one ${place}`];
   const share = unescaped(percent(outside));
   const leaving =
     outside === 0 ? 'No bytes leave' : `${outside < 0.2 ? 'Only ' : ''}${share} of the bytes leave`;
   return [
-    `${leaving} a machine; ${carried}`,
-    `${leaving} a machine; ${carried.replace(' of the bytes', '')}`,
-    `${leaving} a machine`,
+    `${leaving} a ${place}; ${carried}`,
+    `${leaving} a ${place}; ${carried.replace(' of the bytes', '')}`,
+    `${leaving} a ${place}`,
   ];
 }
 
@@ -152,8 +162,12 @@ function subtitleOf(run: RunView, view: View, step: number): string {
   const second = [
     ...(view.numNodes === 1
       ? []
-      : [`Dashed: machines of ${counted(view.ranksPerNode, 'rank')}; hatched: bytes between machines.`]),
-    ...(run.note === undefined ? [] : [`${counted(run.world, 'rank')}, ${run.note}.`]),
+      : [
+          `Dashed: ${view.place}s of ${counted(view.ranksPerNode, 'rank')}; hatched: bytes between ${view.place}s.`,
+        ]),
+    ...(run.note === undefined || view.place === 'node'
+      ? []
+      : [`${counted(run.world, 'rank')}, ${run.note}.`]),
     ...(hidden.length === 0
       ? []
       : [`Not drawn: ${listed(hidden.map(({ style, carries }) => `${style.name} (${carries})`))}.`]),
@@ -260,12 +274,12 @@ function numbersOf(
 }
 
 /** Draws the bytes per axis: plain within a machine, hatched between machines. */
-function axesPanel({ axes, world, numNodes }: View): Panel {
+function axesPanel({ axes, world, numNodes, place }: View): Panel {
   const scale = byteScale(Math.max(...axes.map(({ bytes }) => bytes / world)));
   const lengthOf = (bytes: Bytes): number => bytes / world / scale.divisor;
   const most = Math.max(...axes.map(({ bytes }) => lengthOf(bytes)));
   const between: Partial<Fill> = { pattern: hatch('/', 'rgba(255,255,255,.8)') };
-  const inside = numNodes === 1 ? '' : ' within a machine';
+  const inside = numNodes === 1 ? '' : ` within a ${place}`;
   return {
     heading: 'Received per rank',
     aside: `, ${scale.unit} per step`,
@@ -285,7 +299,7 @@ function axesPanel({ axes, world, numNodes }: View): Panel {
       bars([{ at, length: lengthOf(outside), from: lengthOf(bytes - outside) }], {
         fill: { color: style.color, ...between },
         width: 0.5,
-        hover: `%{x:.3f} ${scale.unit} between machines<extra></extra>`,
+        hover: `%{x:.3f} ${scale.unit} between ${place}s<extra></extra>`,
       }),
     ]),
     annotations: axes.map(({ bytes, share }, at) =>
@@ -312,6 +326,8 @@ const AXES: Readonly<Record<string, AxisStyle>> = {
   edp: { name: 'expert data', color: CAUSE_FILL.buffer.color, symbol: 'circle' },
   dpShard: { name: 'shard', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
   dpReplicate: { name: 'replica', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
+  local: { name: 'local', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
+  node: { name: 'cross-node', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
   world: { name: 'all ranks', color: NEUTRAL_FILL.color, symbol: 'circle-open' },
 };
 

@@ -1,7 +1,14 @@
 import { createServer } from 'node:net';
 import type { ShowProgress } from '../cell';
 import { findInstallation, now, rankNames, ShardlabError } from '../core';
-import { createSegment, type Link, probeSharedMemory, SEGMENT_BYTES, type Segment } from '../wire';
+import {
+  createSegment,
+  type Link,
+  type Nodes,
+  probeSharedMemory,
+  SEGMENT_BYTES,
+  type Segment,
+} from '../wire';
 import { type ControlServer, type NodeControlServer, openControlServer } from './control/control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from './control/folder';
 import type { FromRank, ReadyReport } from './control/messages';
@@ -34,6 +41,8 @@ export interface Fleet {
   readonly baseDir: string;
   /** The speed to which the wire between ranks is limited, if it is limited. */
   readonly link: Link | undefined;
+  /** The nodes into which the ranks are divided; undefined for a job without nodes. */
+  readonly nodes?: Nodes | undefined;
   /** Receives the ranks' messages; a job sets its own listener. */
   listener: FleetListener;
   /** Starts processes in the places of ended ones; undefined for ranks of PyTorch, whose launcher starts all ranks at once. */
@@ -91,6 +100,7 @@ class NodeFleet implements Fleet {
   readonly engine: LaunchPlan['engine'];
   readonly baseDir: string;
   readonly link: Link | undefined;
+  readonly nodes: Nodes | undefined;
   listener: FleetListener = NOBODY;
   segment: Segment | undefined;
   readonly #plan: LaunchPlan;
@@ -105,6 +115,7 @@ class NodeFleet implements Fleet {
     this.engine = plan.engine;
     this.baseDir = plan.baseDir;
     this.link = plan.link;
+    this.nodes = plan.nodes;
     process.on('exit', this.#killAll);
   }
 
@@ -210,7 +221,7 @@ class NodeFleet implements Fleet {
   }
 
   async #start(rank: number, { masterPort, ...place }: StartPlace): Promise<RankProcess> {
-    const { blas, memoryLimit, link, baseDir } = this.#plan;
+    const { blas, memoryLimit, link, nodes, baseDir } = this.#plan;
     const setup = {
       rank,
       ...place,
@@ -218,6 +229,7 @@ class NodeFleet implements Fleet {
       blas,
       memoryLimit: memoryLimit ?? null,
       link: link ?? null,
+      nodes: nodes ?? null,
       baseDir,
       segmentBytes: this.segment?.bytes ?? null,
       control: this.control.address,

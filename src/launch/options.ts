@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { anyValue, countSchema, parseOptions, pathSchema, positiveSchema, type ShapeOf } from '../config';
 import { type Bytes, ConfigError, formatBytes, isFolder, ShardlabError, shown } from '../core';
 import { findBlas } from '../engine';
-import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire';
+import { type Link, type LinkName, type LinkNumbers, linkOf, type Nodes } from '../wire';
 import { CLUSTER_OPTIONS, type Cluster, type ClusterOptions, planCluster } from './cluster';
 
 /**
@@ -42,6 +42,13 @@ export interface LaunchOptions extends ClusterOptions {
    * as fast as the transport. A link that is faster than the transport has no effect.
    */
   readonly link?: LinkName | LinkNumbers;
+  /**
+   * Divides the ranks into this number of nodes of equal size, in rank order, as torchrun does. Then `link` is each node's link to the other
+   * nodes, of which the node's ranks have equal parts, and figures show which bytes leave a node. Default: no nodes.
+   */
+  readonly nodes?: number;
+  /** Slows the wire between the ranks of one node down to this link. Default: as fast as the transport. */
+  readonly intraNodeLink?: LinkName | LinkNumbers;
   /** The most bytes that a rank's engine may hold; an allocation above this limit throws OUT_OF_MEMORY. */
   readonly memoryLimit?: Bytes;
   /** The folder from which ranks resolve imports; default: the current folder. */
@@ -52,13 +59,18 @@ export interface LaunchOptions extends ClusterOptions {
 
 /** Checked launch options with all defaults filled in. */
 export interface LaunchPlan
-  extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python' | keyof ClusterOptions>> {
+  extends Required<
+    Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python' | keyof NodeOptions | keyof ClusterOptions>
+  > {
   /** Where ranks of PyTorch run; undefined if the engine is 'wasm'. */
   readonly cluster: Cluster | undefined;
   readonly python: string | undefined;
   readonly link: Link | undefined;
+  readonly nodes: Nodes | undefined;
   readonly memoryLimit: Bytes | undefined;
 }
+
+type NodeOptions = Pick<LaunchOptions, 'nodes' | 'intraNodeLink'>;
 
 const ENGINES = ['wasm', 'torch'] as const;
 
@@ -76,6 +88,8 @@ const OPTIONS = {
     .default('auto'),
   transport: z.enum(['auto', 'shared-memory', 'zeromq']).default('auto'),
   link: anyValue<LinkName | LinkNumbers>(), // `linkOf` checks it
+  nodes: countSchema,
+  intraNodeLink: anyValue<LinkName | LinkNumbers>(), // `linkOf` checks it
   memoryLimit: positiveSchema.describe('a positive number of bytes, as 24e6'),
   baseDir: pathSchema.refine((folder) => isFolder(folder)).describe('the path of a folder'),
   startSeconds: positiveSchema
@@ -99,8 +113,26 @@ export function planLaunch(launchOptions: LaunchOptions, availableMemory: Bytes)
   if (!cluster?.isElsewhere) checkFits(ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? currentFolder();
   const link = options.link === undefined ? undefined : linkOf(options.link);
+  const nodes = nodesOf(ranks, options);
   const startSeconds = options.startSeconds ?? START_SECONDS[engine];
-  return { ranks, engine, python, cluster, blas, transport, link, memoryLimit, baseDir, startSeconds };
+  return { ranks, engine, python, cluster, blas, transport, link, nodes, memoryLimit, baseDir, startSeconds };
+}
+
+/** Throws: CONFIG if the nodes do not divide the ranks, or if there is a link within nodes, but no nodes. */
+function nodesOf(ranks: number, { nodes, intraNodeLink }: NodeOptions): Nodes | undefined {
+  if (nodes === undefined) {
+    if (intraNodeLink === undefined) return undefined;
+    throw new ConfigError(
+      'launch({ intraNodeLink }) is the link within a node, and the job has no nodes; add nodes, or write link',
+    );
+  }
+  if (ranks % nodes !== 0) {
+    throw new ConfigError(
+      `launch({ nodes }): ${nodes} nodes do not divide ${ranks} ranks evenly; launch ${nodes * Math.max(1, Math.round(ranks / nodes))} ranks, or give another number of nodes`,
+      { ranks, nodes },
+    );
+  }
+  return { ranksPerNode: ranks / nodes, link: intraNodeLink === undefined ? null : linkOf(intraNodeLink) };
 }
 
 /** Throws: CONFIG if the file that the user names is not a BLAS, because ranks would silently use WebAssembly. */
@@ -135,7 +167,7 @@ function checkFits(ranks: number, baseBytes: Bytes, availableMemory: Bytes): voi
 
 /** Options that have an effect with one engine only. */
 const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchOptions)[]>> = {
-  wasm: ['blas', 'transport', 'link', 'memoryLimit'],
+  wasm: ['blas', 'transport', 'link', 'nodes', 'intraNodeLink', 'memoryLimit'],
   torch: ['python', 'launcher', 'hosts', 'partition', 'interface'],
 };
 

@@ -13,6 +13,8 @@ export interface CommunicationRow {
   readonly bytes: Bytes;
   /** Bytes that the rank received from other ranks. */
   readonly wireBytes: Bytes;
+  /** The part of `wireBytes` that comes from other nodes; omitted if the job has no nodes. */
+  readonly outsideBytes?: Bytes;
   /** Time in which the main thread waited; `waits` divides this time by kind of wait. */
   readonly exposedSeconds: Seconds;
   readonly waits: WaitSeconds;
@@ -75,6 +77,7 @@ function plus(
     count: (row?.count ?? 0) + 1,
     bytes: (row?.bytes ?? 0) + event.bytes,
     wireBytes: (row?.wireBytes ?? 0) + event.wireBytes,
+    ...(event.outsideBytes !== undefined && { outsideBytes: (row?.outsideBytes ?? 0) + event.outsideBytes }),
     exposedSeconds: (row?.exposedSeconds ?? 0) + event.exposed,
     waits: plusWaits(row?.waits, waits),
     wireSeconds: (row?.wireSeconds ?? 0) + wire,

@@ -32,6 +32,7 @@ export {
 } from './transport/link';
 export type { CallWatch, CollectiveCall, CollectiveCosts, WatchedCall } from './transport/meta-plane';
 export { continueAtParentsEnd, probeSharedMemory } from './transport/native';
+export type { Nodes } from './transport/nodes';
 export { signatureOf, wordOf } from './transport/record';
 export { ringCost } from './transport/ring-cost';
 export { createSegment, SEGMENT_BYTES, type Segment } from './transport/segment';

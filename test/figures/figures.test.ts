@@ -103,6 +103,8 @@ test('figures give their numbers as rows, CSV and frames', async () => {
 });
 
 const GOLDEN = [
+  'traffic-nodes',
+  'compare-comm-nodes',
   'memory-timeline-4',
   'memory-ranks-64',
   'compare-memory',

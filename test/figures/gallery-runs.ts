@@ -1,3 +1,4 @@
+import type { TrainConfigInput } from '../../src/config';
 import type { StepLoads } from '../../src/figures/expert-loads';
 import type { ParityParts, ParityStep } from '../../src/figures/parity/parity-data';
 import type { RunView } from '../../src/figures/run-view';
@@ -78,6 +79,35 @@ export function meshRun(world: number): RunView {
   const config = { model, data: 'synthetic', parallel: { tp: 2, cp: 2 } } as const;
   const { records } = dryRun(config, { world, ranks: 'all', steps: 1, curve: false });
   return { strategy: 'FULL_SHARD', world, records };
+}
+
+/** Two nodes of two ranks, sharded over all ranks, and over the ranks of a node. */
+export const NODE_RUNS = {
+  FULL_SHARD: nodeRun({ strategy: 'FULL_SHARD' }),
+  HYBRID_SHARD: nodeRun({ strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } }),
+} as const;
+
+function nodeRun(parallel: NonNullable<TrainConfigInput['parallel']>): RunView {
+  const model = { kind: 'gpt', layers: 1, dim: 32, heads: 4, vocab: 64, seq: 16 } as const;
+  const { records } = dryRun(
+    { model, data: 'synthetic', parallel },
+    { world: 4, ranks: 'all', steps: 1, curve: false },
+  );
+  const isOutside = (ranks: readonly number[], rank: number): boolean =>
+    Math.floor((ranks.at(ranks.indexOf(rank) - 1) ?? 0) / 2) !== Math.floor(rank / 2);
+  return {
+    strategy: parallel.strategy ?? '',
+    world: 4,
+    ranksPerNode: 2,
+    note: 'which share 2 cores, link 1 Gbit/s, 50 µs between nodes of 2',
+    records: records.map((record) => ({
+      ...record,
+      collectives: record.collectives.map((event) => ({
+        ...event,
+        outsideBytes: isOutside(event.ranks, record.rank) ? event.wireBytes : 0,
+      })),
+    })),
+  };
 }
 
 /** A name that is longer than a figure is wide. */

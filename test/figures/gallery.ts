@@ -18,6 +18,7 @@ import {
   LOSSES,
   loadsOf,
   meshRun,
+  NODE_RUNS,
   parityOf,
   rounded,
   simulatedRun,
@@ -73,6 +74,9 @@ export function gallery(): Record<string, Figure> {
     'traffic-nothing': trafficMatrix(nothing),
     'traffic-8': trafficMatrix(meshRun(8), { ranksPerNode: 4 }),
     'traffic-16': trafficMatrix({ ...meshRun(16), note: 'which share 2 cores' }, { ranksPerNode: 8 }),
+    'traffic-nodes': trafficMatrix(NODE_RUNS.HYBRID_SHARD),
+    'compare-comm-nodes': compareRuns(NODE_RUNS, 'comm'),
+    'comm-causes-nodes': commCauses(NODE_RUNS.FULL_SHARD),
     'compare-memory': compareRuns(runs, 'memory'),
     'compare-memory-residual': compareRuns({ ...runs, FULL_SHARD: wrong as RunView }, 'memory'),
     'compare-memory-unpredicted': compareRuns(

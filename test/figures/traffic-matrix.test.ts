@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { compareRuns } from '../../src/figures/run-figures';
 import { trafficMatrix, trafficOf } from '../../src/figures/traffic-matrix';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
-import { meshRun } from './gallery-runs';
+import { meshRun, NODE_RUNS } from './gallery-runs';
 
 const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
@@ -78,4 +79,21 @@ test('a figure of some ranks is refused', () => {
     code: 'CONFIG',
     message: /1 of 8 ranks.*ranks: 'all'/,
   });
+});
+
+test('a job with nodes draws them without an option, and calls them nodes', () => {
+  const { title, quantities, table } = trafficMatrix(NODE_RUNS.HYBRID_SHARD);
+  assert.match(title, /of the bytes leave a node/);
+  const outside = NODE_RUNS.HYBRID_SHARD.records.flatMap(({ collectives }) => collectives);
+  const leaving = sumOf(outside.map(({ outsideBytes = 0 }) => outsideBytes));
+  const share = (100 * leaving) / sumOf(outside.map(({ wireBytes }) => wireBytes));
+  assert.ok(Math.abs((quantities.outsideShare?.value ?? 0) - share) < 1e-9);
+  assert.deepEqual([...new Set(table.rows.map(({ link }) => link))].sort(), [
+    'between nodes',
+    'within a node',
+  ]);
+  assert.match(
+    compareRuns(NODE_RUNS, 'comm').title,
+    /FULL_SHARD.*as much as.*HYBRID_SHARD.*from other nodes/,
+  );
 });

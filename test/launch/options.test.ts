@@ -119,3 +119,19 @@ test('every option has a default', () => {
   assert.equal(plan.link, undefined);
   assert.equal(plan.baseDir, process.cwd());
 });
+
+test('nodes divide the ranks evenly, and the link within a node needs nodes', () => {
+  const plan = planLaunch({ ranks: 4, nodes: 2, link: '10GbE', intraNodeLink: 'PCIe4' }, PLENTY);
+  assert.equal(plan.link?.name, '10GbE');
+  assert.deepEqual([plan.nodes?.ranksPerNode, plan.nodes?.link?.name], [2, 'PCIe4']);
+  assert.deepEqual(planLaunch({ ranks: 4, nodes: 2 }, PLENTY).nodes, { ranksPerNode: 2, link: null });
+  assert.equal(planLaunch({ ranks: 4 }, PLENTY).nodes, undefined);
+  const refused = (options: LaunchOptions, message: RegExp): void =>
+    assert.throws(() => planLaunch(options, PLENTY), { code: 'CONFIG', message });
+  refused({ ranks: 4, nodes: 3 }, /3 nodes do not divide 4 ranks evenly; launch 3 ranks/);
+  refused({ ranks: 2, nodes: 4 }, /4 nodes do not divide 2 ranks evenly; launch 4 ranks/);
+  refused({ ranks: 4, intraNodeLink: '10GbE' }, /the job has no nodes; add nodes, or write link/);
+  refused({ ranks: 4, nodes: 2, intraNodeLink: loose('10gbe') as never }, /did you mean '10GbE'/);
+  refused(loose({ ranks: 4, nodes: 0 }), /nodes/);
+  refused({ ranks: 4, nodes: 2, engine: 'torch' }, /launch\(\{ nodes \}\) is an option of engine 'wasm'/);
+});

@@ -341,7 +341,7 @@ const RANKS: Readonly<Record<string, Call>> = {
 /** The functions of a rank alone. */
 function ranks() {
   const mesh = { group: GROUP, axisNames: ['dp'] } as never; // DDP refuses the options before it uses the mesh
-  return rankFsdp({ engine, observer: SILENT, warn, batchNorms: { check: warn } as never }, mesh);
+  return rankFsdp({ world: {}, engine, observer: SILENT, warn, batchNorms: { check: warn } as never }, mesh);
 }
 
 async function refused(call: () => unknown, message: RegExp, what: string): Promise<void> {

@@ -31,6 +31,7 @@ export function soloGroup(engine: Engine): ProcessGroup {
     barrier: () => done(undefined),
     subgroup: () => null,
     ordinal: () => 0,
+    nodeLevels: () => null,
     alone: () => soloGroup(engine),
     destroy: () => undefined,
   };

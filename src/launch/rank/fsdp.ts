@@ -13,6 +13,8 @@ import {
   parseTrainConfig,
   requireKind,
   requireOptions,
+  STRATEGIES,
+  STRATEGY_NAMES,
   tensor,
 } from '../../config';
 import { ConfigError, classOf, type Observer, type Warn } from '../../core';
@@ -71,7 +73,14 @@ import {
 } from '../../sharding';
 import * as names from '../../sharding/names/fsdp-names';
 import type { StateDictType } from '../../training';
-import { type DeviceMesh, type ProcessGroup, requireGroup } from '../../wire';
+import {
+  type DeviceMesh,
+  initDeviceMesh,
+  type Nodes,
+  type ProcessGroup,
+  requireGroup,
+  type World,
+} from '../../wire';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
@@ -135,6 +144,7 @@ const DDP_CALL: Call<'ddp', ReplicateOptions> = {
 };
 
 interface FsdpParts {
+  readonly world: Pick<World, 'nodes'>;
   readonly engine: Engine;
   readonly observer: Observer;
   readonly warn: Warn;
@@ -145,7 +155,7 @@ interface FsdpParts {
 export interface RankFsdp extends Readonly<ReturnType<typeof rankFsdp>> {}
 
 /** Data parallelism on this rank's engine and groups; `mesh` has all ranks. */
-export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh: DeviceMesh) {
+export function rankFsdp({ world, engine, observer, warn, batchNorms }: FsdpParts, mesh: DeviceMesh) {
   const rows = new RowsOfRanks();
   const contextOf = (chosen: DeviceMesh = mesh) => ({
     engine,
@@ -155,7 +165,10 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     rows,
     warn,
   });
-  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), batchNorms);
+  const unmeshed = { ...contextOf(), mesh: undefined };
+  const FSDP = fsdpFunction(unmeshed, batchNorms, (options) =>
+    placeInNodes(options, mesh.group, world.nodes),
+  );
   return {
     ...names,
     /** Shards a module or a tfjs layer, or a list of them as one unit, and returns what it got. */
@@ -320,17 +333,17 @@ function recomputeFunctions(engine: Engine, observer: Observer) {
 }
 
 function fsdpFunction(
-  engine: Engine,
-  group: ProcessGroup,
-  contextOf: () => FsdpContext,
+  context: FsdpContext,
   batchNorms: BatchNormWarning,
+  placed: (options: FsdpOptions | undefined) => FsdpOptions | undefined,
 ): FsdpFunction {
+  const { engine, group } = context;
   const dicts = stateDictMethods(engine, group);
-  function FSDP(moduleOrLayer: Module | Layer, options?: FsdpOptions): Module | Layer {
-    if (options !== undefined) requireKind('FSDP', 'the second argument', options, fields);
+  function FSDP(moduleOrLayer: Module | Layer, fsdpOptions?: FsdpOptions): Module | Layer {
+    if (fsdpOptions !== undefined) requireKind('FSDP', 'the second argument', fsdpOptions, fields);
     const module = withParameters(unwrapped(moduleOrLayer, 'FSDP'), 'FSDP');
-    const context = contextOf();
     batchNorms.check(module, group.size);
+    const options = placed(fsdpOptions);
     if (isLayer(moduleOrLayer)) {
       shardInPlace(module, context, options);
       return moduleOrLayer;
@@ -352,6 +365,21 @@ function fsdpFunction(
   };
   // If a function returns an object, `new` returns this object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Gives a hybrid strategy without a mesh the job's nodes as replicas, as torch's FSDP does. */
+function placeInNodes(
+  options: FsdpOptions | undefined,
+  group: ProcessGroup,
+  nodes: Nodes | undefined,
+): FsdpOptions | undefined {
+  const strategy = STRATEGY_NAMES.find((name) => name === options?.shardingStrategy);
+  const numNodes = group.size / (nodes?.ranksPerNode ?? group.size);
+  const isHybrid = strategy !== undefined && STRATEGIES[strategy].isHybrid;
+  if (!isHybrid || options?.deviceMesh !== undefined || numNodes === 1 || !Number.isInteger(numNodes))
+    return options;
+  const deviceMesh = initDeviceMesh(group, [numNodes, group.size / numNodes], ['replicate', 'shard']);
+  return { ...options, deviceMesh };
 }
 
 /** Returns the module that fullyShard shards. Throws: CONFIG unless it is a module with parameters on which fullyShard was not called. */

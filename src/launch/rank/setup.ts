@@ -1,4 +1,4 @@
-import type { Link } from '../../wire';
+import type { Link, Nodes } from '../../wire';
 import type { ControlAddress } from '../control/messages';
 
 /** Name of the environment variable that holds a rank's setup. */
@@ -18,6 +18,8 @@ export interface RankSetup {
   readonly memoryLimit: number | null;
   /** The shaped link; null if the wire is not slowed down. */
   readonly link: Link | null;
+  /** The job's nodes; null if it has none. */
+  readonly nodes: Nodes | null;
   readonly baseDir: string;
   readonly searchPaths: readonly string[];
   /** Size of the shared segment; null if ranks exchange tensors by messages. */
@@ -30,21 +32,23 @@ export interface RankSetup {
   readonly startedSeconds: number;
 }
 
-/** Returns the environment of a rank: torchrun's variables, and the setup. */
+/** Returns the environment of a rank: torchrun's variables, by node if the job has nodes, and the setup. */
 export function rankEnvironment(
   setup: RankSetup,
   base: NodeJS.ProcessEnv,
   masterPort: number,
 ): NodeJS.ProcessEnv {
-  const rank = String(setup.rank);
-  const world = String(setup.world);
+  const { rank, world, nodes } = setup;
+  const places = nodes?.ranksPerNode ?? world;
+  const node = Math.floor(rank / places);
+  const first = node * places;
   return {
     ...base,
-    RANK: rank,
-    LOCAL_RANK: rank,
-    GROUP_RANK: '0',
-    WORLD_SIZE: world,
-    LOCAL_WORLD_SIZE: world,
+    RANK: String(rank),
+    LOCAL_RANK: String(rank - first),
+    GROUP_RANK: String(node),
+    WORLD_SIZE: String(world),
+    LOCAL_WORLD_SIZE: String(Math.min(world - first, places)),
     MASTER_ADDR: '127.0.0.1',
     MASTER_PORT: String(masterPort),
     [VARIABLE]: JSON.stringify(setup),

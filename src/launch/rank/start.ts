@@ -85,6 +85,7 @@ async function buildRank(start: RankStart): Promise<void> {
     world: numRanks,
     plane: planeOf(start),
     link: setup.link ?? undefined,
+    nodes: setup.nodes ?? undefined,
     engine,
     observer: recorder,
     statusBoard,

@@ -1,6 +1,9 @@
 import { Progress } from '../../cell';
-import type { Planted } from '../../launch';
+import { STRATEGIES, shardRanksOf } from '../../config';
+import { type Planted, warnOnStderr } from '../../launch';
+import type { Nodes } from '../../wire';
 import type { RunParts } from './calls';
+import type { RunPlace } from './history';
 
 /** The parts of a run that say how its model is built. */
 export interface BuildParts extends RunParts {
@@ -30,4 +33,32 @@ export async function buildOnRanks(parts: BuildParts, faults: Planted['faults'] 
   } finally {
     line.end();
   }
+}
+
+/**
+ * Fits a hybrid strategy to the job's nodes: without `parallel.mesh`, each node is a replica, as in torch's FSDP. Warns about a mesh whose
+ * groups of shards are in several nodes, because such a run gathers parameters over the link between nodes.
+ */
+export function placeInNodes(place: RunPlace, nodes: Nodes | undefined): RunPlace {
+  const { config, world } = place;
+  const { strategy, unitStrategies, mesh, tp, pp } = config.parallel;
+  const isHybrid = [strategy, ...unitStrategies.map((unit) => unit.strategy)].some(
+    (name) => STRATEGIES[name].isHybrid,
+  );
+  if (nodes === undefined || !isHybrid) return place;
+  const { ranksPerNode } = nodes;
+  // Tensor-parallel ranks are neighbours, and a stage has consecutive ranks: Megatron's order tp-cp-dp-pp.
+  const [numRanks, dpShard] = [shardRanksOf(config, world), ranksPerNode / tp];
+  const isWhole = Number.isInteger(dpShard) && (world / pp) % ranksPerNode === 0;
+  const ofNodes = isWhole ? { dpReplicate: numRanks / dpShard, dpShard } : null;
+  if (mesh === null) return { world, config: { ...config, parallel: { ...config.parallel, mesh: ofNodes } } };
+  if (ranksPerNode % (mesh.dpShard * tp) === 0) return place;
+  const advice =
+    ofNodes === null
+      ? 'leave parallel.mesh out, or launch other nodes'
+      : `give parallel.mesh { dpReplicate: ${ofNodes.dpReplicate}, dpShard: ${ofNodes.dpShard} }, or leave it out`;
+  warnOnStderr(
+    `${strategy} shards over ${mesh.dpShard} ranks, which are not in one node of ${ranksPerNode}, so parameters are gathered over the link between nodes; ${advice}`,
+  );
+  return place;
 }

@@ -13,7 +13,7 @@ import {
 } from '../../launch';
 import type { TorchRun } from '../../torch';
 import type { PreparedData } from '../../training';
-import type { Link } from '../../wire';
+import type { Link, Nodes } from '../../wire';
 import type { OwnWork } from '../plans/own';
 import type { RunHistory } from './history';
 import type { MadeEvents } from './recorded-step';
@@ -28,6 +28,8 @@ export interface RunHome {
   readonly groups: RankGroups;
   /** The job's shaped wire, if there is one. */
   readonly link?: Link | undefined;
+  /** The job's nodes, if it has any. */
+  readonly nodes?: Nodes | undefined;
 }
 
 /** The parts that the work of a run needs. */

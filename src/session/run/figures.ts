@@ -29,7 +29,7 @@ import {
   type TrafficOptions,
 } from '../../figures';
 import { forecastRun, type MetaOwn, type RunForecast } from '../../planner';
-import { type Link, linkText } from '../../wire';
+import { type Link, linkText, type Nodes } from '../../wire';
 import type { RunParts } from './calls';
 import type { Phase, RunHistory } from './history';
 
@@ -199,7 +199,13 @@ export function hasOwnLoss(config: TrainConfig): boolean {
 
 /** Returns the steps of a run's history, in the form that figures show. */
 export function stepsOfRun(
-  { history, link, torch, calls: { ended } }: Pick<RunParts, 'history' | 'link' | 'torch' | 'calls'>,
+  {
+    history,
+    link,
+    nodes,
+    torch,
+    calls: { ended },
+  }: Pick<RunParts, 'history' | 'link' | 'nodes' | 'torch' | 'calls'>,
   own: MetaOwn | undefined,
 ): RecordedSteps {
   return {
@@ -212,7 +218,7 @@ export function stepsOfRun(
         ? 'this run has taken no step yet, so there is nothing to draw; await run.step() first'
         : `this run has ended without a complete step, so there is nothing to draw: ${ended.message}`,
     viewOf: (step) => {
-      const view = viewOf(phaseOf(history, link, step), own);
+      const view = viewOf(phaseOf(history, { link, nodes }, step), own);
       // A dry run predicts this library's ranks, not those of PyTorch.
       return torch === undefined ? view : { ...view, forecast: () => null };
     },
@@ -250,7 +256,7 @@ export function stepsOfRun(
 /** Returns the phase of a step, with the phase's records. Default: the last step, even if a later phase has begun. */
 export function phaseOf<P extends { readonly world: number }>(
   history: RunHistory<P>,
-  link: Link | undefined,
+  wires: JobWires,
   step?: number,
 ): Phase<P> & Omit<RunView, 'strategy' | 'forecast'> {
   const phase = history.stepsOf(step ?? history.lastStep);
@@ -258,13 +264,26 @@ export function phaseOf<P extends { readonly world: number }>(
     const newest = [...new Set(phase.records.map((one) => one.step))];
     throw notRecorded(step, history.firstStep, history.lastStep, newest);
   }
-  return { ...phase, note: noteOf(phase.world, link) };
+  const { nodes } = wires;
+  const placed = nodes === undefined ? {} : { ranksPerNode: nodes.ranksPerNode };
+  return { ...phase, ...placed, note: noteOf(phase.world, wires) };
 }
 
-/** Returns a note that says how `world` ranks share this machine's cores, and over which link they communicate. */
-function noteOf(world: number, link: Link | undefined): string {
+/** The shaped links of a job, and its nodes. */
+export interface JobWires {
+  readonly link?: Link | undefined;
+  readonly nodes?: Nodes | undefined;
+}
+
+/** Returns a note that says how `world` ranks share this machine's cores, and over which links they communicate. */
+function noteOf(world: number, { link, nodes }: JobWires): string {
   const ranks = world === 1 ? '1 rank has' : 'which share';
   const cores = availableParallelism();
+  const shared =
+    world > 1 && world === cores ? 'with a core each' : `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}`;
   const wire = link === undefined ? '' : `, ${linkText(link)}`;
-  return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}${wire}`;
+  const inside = nodes?.link == null ? '' : `, ${linkText(nodes.link)} within`;
+  const among =
+    nodes === undefined ? '' : `${wire === '' ? ', in' : ' between'} nodes of ${nodes.ranksPerNode}`;
+  return `${shared}${wire}${among}${inside}`;
 }

@@ -421,6 +421,7 @@ export class Job extends StepFigures {
       numRanks: () => this.numRanks,
       world,
       link: this.link,
+      nodes: this.#fleet.nodes,
       number: ++this.#numRuns,
       folder: this.#fleet.folder,
       supervisor: this.#supervisor,

@@ -16,8 +16,10 @@ import { registerJob } from './registry';
  */
 export async function launch(options: LaunchOptions): Promise<Job> {
   const plan = planLaunch(options, availableMemory());
-  const warning = plan.link === undefined ? undefined : linkWarning(plan.link);
-  if (warning !== undefined) warnOnStderr(warning);
+  for (const link of [plan.link, plan.nodes?.link]) {
+    const warning = link == null ? undefined : linkWarning(link);
+    if (warning !== undefined) warnOnStderr(warning);
+  }
   const progress = new Progress('starting', 'ranks');
   try {
     const { cluster } = plan;

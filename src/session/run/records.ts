@@ -7,8 +7,7 @@ import { type CallSink, type CellStep, type LaunchPlan, type RankWork, warnOnStd
 import { SpillFile } from '../../ledger';
 import type { ReplicaSum } from '../../sharding';
 import type { StepResult } from '../../training';
-import type { Link } from '../../wire';
-import { phaseOf, type RecordedSteps, StepFigures } from './figures';
+import { type JobWires, phaseOf, type RecordedSteps, StepFigures } from './figures';
 import { RunHistory } from './history';
 import { compareCellReplicas } from './replicas';
 
@@ -58,8 +57,7 @@ const WORDS: Readonly<Record<LaunchPlan['engine'], CellWords>> = {
 };
 
 /** What all recordings of a job have. */
-interface RecordingHome {
-  readonly link: Link | undefined;
+interface RecordingHome extends JobWires {
   readonly engine: LaunchPlan['engine'];
 }
 
@@ -68,7 +66,7 @@ export class Recording extends StepFigures {
   /** The name that job.record gave; '' for the steps before the first name. */
   readonly name: string;
   readonly #history: RunHistory<CellPlace>;
-  readonly #link: Link | undefined;
+  readonly #wires: JobWires;
   readonly #words: CellWords;
   /** The numbers of the steps that computed no loss. */
   readonly #unknown = new Set<number>();
@@ -79,10 +77,10 @@ export class Recording extends StepFigures {
   /** If the newest record is of a cell without an update: the record's spans, and the title of the cell that began its step. */
   #begun: { readonly names: ReadonlySet<SpanName>; readonly title: string } | undefined;
 
-  constructor(name: string, path: string, { link, engine }: RecordingHome) {
+  constructor(name: string, path: string, { engine, ...wires }: RecordingHome) {
     super();
     this.name = name;
-    this.#link = link;
+    this.#wires = wires;
     this.#words = WORDS[engine];
     this.#history = new RunHistory<CellPlace>({ world: 0, code: '' }, new SpillFile(path), warnOnStderr);
   }
@@ -161,7 +159,7 @@ export class Recording extends StepFigures {
   }
 
   #viewOf(step?: number): RunView {
-    const { code: _, firstStep: __, ...view } = phaseOf(this.#history, this.#link, step);
+    const { code: _, firstStep: __, ...view } = phaseOf(this.#history, this.#wires, step);
     const at = step ?? this.#history.lastStep;
     const { title = '', part } = this.#titles.findLast(({ firstStep }) => firstStep <= at) ?? {};
     const named = part === undefined ? this.name : `${this.name}, ${title}`;
@@ -203,9 +201,9 @@ export class Recordings {
   #numMade = 0;
   #current: Recording;
 
-  constructor({ folder, ...home }: RecordingHome & { readonly folder: string }) {
+  constructor({ folder, link, nodes, engine }: RecordingHome & { readonly folder: string }) {
     this.#folder = folder;
-    this.#home = home;
+    this.#home = { link, nodes, engine };
     this.#current = this.#make('');
   }
 

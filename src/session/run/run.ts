@@ -34,7 +34,7 @@ import type { OwnWork } from '../plans/own';
 import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
 import { subjectOfRun } from '../plans/subject';
 import type { Walk } from '../walk/walk';
-import { buildOnRanks } from './build';
+import { buildOnRanks, placeInNodes } from './build';
 import type { RunCallback } from './callbacks';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -120,7 +120,7 @@ export class Run extends StepFigures {
   static async create(options: RunOptions): Promise<Run> {
     const { number: run, world, torch, supervisor } = options;
     const { numInterrupts } = supervisor;
-    const parsed = parseTrainConfig(options.config);
+    const parsed = placeInNodes({ config: parseTrainConfig(options.config), world }, options.nodes).config;
     const shape = modelShape(parsed);
     if (torch === undefined && shape.kind === 'python') throw pythonRefused(shape);
     const warnings = torch?.check(parsed, world) ?? [];
@@ -385,7 +385,8 @@ export class Run extends StepFigures {
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return await this.#loop.take('resharding', async () => {
       const from = { config: this.config, world: this.world };
-      const to = planReshard(from, change, this.#parts.numRanks(), () => measuredLoads(this.results));
+      const wanted = planReshard(from, change, this.#parts.numRanks(), () => measuredLoads(this.results));
+      const to = placeInNodes(wanted, this.#parts.nodes);
       warn([
         ...configWarnings(changedSettings(change), to.config, to.world),
         ...(this.#parts.torch?.check(to.config, to.world) ?? []),

@@ -30,12 +30,12 @@ interface Collective {
 // `requireGroup` checks the group, and `opOf` checks the operation, which may also be given without options.
 const ANY = { group: anything, asyncOp: flag };
 
-const reduction = (name: string): Collective => ({
+const reduction = (name: string, more: Readonly<Record<string, OptionKind>> = {}): Collective => ({
   x: name === 'reduceScatter' ? either(tensor, listOf(tensor)) : tensor,
   numArguments: 2,
   form: `dist.${name}(x, { op: 'sum', asyncOp: true })`,
   short: 'string',
-  kinds: { ...ANY, op: anything },
+  kinds: { ...ANY, op: anything, ...more },
 });
 
 const exchange = (name: string): Collective => ({
@@ -74,7 +74,7 @@ const ofObjects = (name: string, value: string, x: OptionKind, end?: 'src' | 'ds
 });
 
 const COLLECTIVES = {
-  allReduce: reduction('allReduce'),
+  allReduce: reduction('allReduce', { hierarchical: flag }),
   allGather: exchange('allGather'),
   allGatherIntoTensor: exchange('allGatherIntoTensor'),
   reduceScatter: reduction('reduceScatter'),

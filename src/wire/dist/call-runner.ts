@@ -1,5 +1,4 @@
 import {
-  type Bytes,
   type CollectiveEvent,
   type CollectiveOp,
   itemBytes,
@@ -9,6 +8,7 @@ import {
 } from '../../core';
 import { blocksLength, type Call, type CallHeader, type CallResult, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
+import { elementsFromOutside } from '../transport/nodes';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
 import { WaitingCall, withBrought, withResult } from './acted-call';
 import { copyBlocks, roundBlocks } from './blocks';
@@ -166,7 +166,7 @@ export class CallRunner {
     const resumed = this.#moment();
     const resumption = { resumed: resumed.at, postedCpu: posted.cpu, resumedCpu: resumed.cpu };
     const { op, group, number, dtype, wireDType, count, cause, module, site, async } = call.header;
-    const { ranks, rank } = this.#identity;
+    const { ranks } = this.#identity;
     const event: CollectiveEvent = {
       kind: 'collective',
       // Only public collectives are reported; the calls 'exchange' and 'subgroup' use `runInternal`.
@@ -179,7 +179,7 @@ export class CallRunner {
       wireDType,
       count,
       bytes: count * VALUE_BYTES,
-      wireBytes: wireBytes(call, rank, ranks.length),
+      ...this.#bytesOf(call),
       cause,
       module,
       cell: site.cell,
@@ -192,6 +192,22 @@ export class CallRunner {
       ...(result.progress && { progress: { ...result.progress, ...resumption } }),
     };
     this.#context.observer.collective(event);
+  }
+
+  /** Returns the bytes that this rank receives in a call, at the wire's dtype. */
+  #bytesOf(call: Call): Pick<CollectiveEvent, 'wireBytes' | 'outsideBytes'> {
+    const { ranks, rank } = this.#identity;
+    const { op, peer, wireDType } = call.header;
+    const received = wireElements(call, rank, ranks.length);
+    const wireBytes = received * itemBytes(wireDType);
+    const { nodes } = this.#context;
+    if (nodes === undefined) return { wireBytes };
+    const place = { ranks, rank, peer, ranksPerNode: nodes.ranksPerNode };
+    const outputs = call.outputs.map(blocksLength);
+    return {
+      wireBytes,
+      outsideBytes: elementsFromOutside(op, { received, outputs }, place) * itemBytes(wireDType),
+    };
   }
 }
 
@@ -216,15 +232,10 @@ function directionOf(header: CallHeader): string {
 }
 
 /**
- * Returns the bytes that a rank of a group receives from the others, at the wire's dtype. The sum over all ranks equals the sum
- * for the ring algorithm. allReduce is a reduce-scatter of parts whose lengths differ by at most one element, then an
- * all-gather of the parts.
+ * Returns the elements that a rank of a group receives from the others. The sum over all ranks equals the sum for the ring
+ * algorithm. allReduce is a reduce-scatter of parts whose lengths differ by at most one element, then an all-gather of the parts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
  */
-function wireBytes(call: Call, rank: number, size: number): Bytes {
-  return wireElements(call, rank, size) * itemBytes(call.header.wireDType);
-}
-
 function wireElements({ header, inputs, outputs }: Call, rank: number, size: number): number {
   const others = size - 1;
   const outputTotals = outputs.map(blocksLength);

@@ -4,6 +4,7 @@ import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
 import { wordOf } from '../transport/record';
 import { type CollectiveName, collectiveOptions, limitArguments } from './call-forms';
+import { hierarchicalAllReduce } from './hierarchical';
 import {
   allGatherObject,
   broadcastObjects,
@@ -29,6 +30,14 @@ export interface DistOptions {
 
 export interface DistReduceOptions extends DistOptions {
   readonly op?: ReduceOp;
+}
+
+export interface DistAllReduceOptions extends DistReduceOptions {
+  /**
+   * If true, ranks of a node first reduce among themselves, so fewer bytes leave the node: a reduce-scatter within the node, an all-reduce
+   * between nodes, an all-gather within the node. The job must have nodes; `asyncOp` is not possible. Default false: one ring over all ranks.
+   */
+  readonly hierarchical?: boolean;
 }
 
 /** The options of a reduction or, as in torch, only the operation: `dist.allReduce(x, dist.ReduceOp.SUM)`. */
@@ -82,7 +91,7 @@ export interface Dist {
    */
   destroyProcessGroup(group: ProcessGroup | null): void;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
-  allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  allReduce<O extends DistAllReduceOptions | ReduceOp>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Returns a list of every rank's tensor, in rank order; shapes must be equal. */
   allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<Made<tf.Tensor[], O>, O>;
   /** Returns every rank's tensor, concatenated along axis 0. */
@@ -211,7 +220,15 @@ type ExchangeCalls = Pick<
 function exchangeCalls(run: Caller, engine: Engine): ExchangeCalls {
   return {
     allReduce: (x, options) =>
-      run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
+      run(
+        'allReduce',
+        options,
+        (group, plain) =>
+          typeof options === 'object' && options.hierarchical === true
+            ? hierarchicalAllReduce(group, x, opOf(options), plain)
+            : group.allReduce(x, opOf(options), plain),
+        x,
+      ),
     allGather: (x, options) =>
       run('allGather', options, (group, plain) => gatherList(engine, group, x, plain), null),
     allGatherIntoTensor: (x, options) =>

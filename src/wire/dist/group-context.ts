@@ -1,6 +1,7 @@
 import type { CollectiveEvent, Observer, ThreadCpuClock } from '../../core';
 import type { Engine } from '../../engine';
 import type { CallSite } from '../transport/call';
+import type { Nodes } from '../transport/nodes';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';
 
@@ -30,6 +31,8 @@ export interface GroupContext {
   readonly callSite: () => CallSite;
   /** Is called with every new group. */
   readonly groupMade?: ((group: MadeGroup) => void) | undefined;
+  /** The job's nodes; undefined if the job has none. */
+  readonly nodes?: Nodes | undefined;
   /** For each name and list of ranks, the number of groups that were made so far. */
   readonly numGroups: Map<string, number>;
   /** The ranks that were started again, with the epoch in which this happened; groups with them that are older have ended. */

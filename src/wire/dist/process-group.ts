@@ -13,7 +13,8 @@ import {
   restartedMember,
   settleEnded,
 } from './group-context';
-import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
+import { makeNodeLevels } from './hierarchical';
+import type { CollectiveOptions, NodeLevels, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import {
   checkOneListEach,
   checkOwnPart,
@@ -50,6 +51,7 @@ export class Group implements ProcessGroup, MadeGroup {
   readonly #runner: CallRunner;
   /** The epoch in which the group was made. */
   readonly #madeIn: number;
+  #levels: { readonly epoch: number; readonly groups: NodeLevels | null } | undefined;
   #isDestroyed = false;
   #epoch = 0;
   #number = 0;
@@ -218,6 +220,14 @@ export class Group implements ProcessGroup, MadeGroup {
     const identity = this.#identityOf(wanted, globalRanks, rank);
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, offer) : undefined;
     return new Group(this.#context, identity, plane);
+  }
+
+  nodeLevels(): NodeLevels | null {
+    // An interrupt may have ended the making of the groups on some ranks, but then all ranks begin a new epoch.
+    const epoch = this.#context.plane?.epoch ?? 1;
+    if (this.#levels?.epoch !== epoch)
+      this.#levels = { epoch, groups: makeNodeLevels(this, this.#context.nodes) };
+    return this.#levels.groups;
   }
 
   /** Agrees with all ranks on the first rank's offer of a place for a subgroup; negative if there is no room. */

@@ -52,6 +52,14 @@ export interface CollectiveOptions {
   readonly detail?: string;
 }
 
+/** The two groups of a rank in which a hierarchical collective runs. [Note: hierarchical all-reduce] */
+export interface NodeLevels {
+  /** The ranks of this rank's node. */
+  readonly inside: ProcessGroup;
+  /** One rank of each node: those that have the same place in their node. */
+  readonly across: ProcessGroup;
+}
+
 /**
  * Ranks that communicate. All ranks of a group must call the group's collectives in the same order; a mismatch is an error on all
  * ranks, and the error shows both call sites. Sums are computed in rank order, so results do not depend on timing.
@@ -128,6 +136,11 @@ export interface ProcessGroup {
    * make in the same order have the same number on all ranks, without communication.
    */
   ordinal(kind: string): number;
+  /**
+   * Returns the groups of a hierarchical collective, which the first call of an epoch makes; every rank of this group must call it. Null if
+   * the group's ranks are in one node, or each in its own. Throws: CONFIG without nodes, or for nodes with different numbers of ranks.
+   */
+  nodeLevels(): NodeLevels | null;
   /** Makes a group of this rank alone; no other rank takes part. */
   alone(name: string): ProcessGroup;
   /**

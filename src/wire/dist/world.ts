@@ -10,7 +10,8 @@ import {
 import type { Engine } from '../../engine';
 import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
-import type { Link } from '../transport/link';
+import type { JobLinks } from '../transport/links';
+import type { Nodes } from '../transport/nodes';
 import type { Plane } from '../transport/plane';
 import { SharedMemoryPlane } from '../transport/shared-memory-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
@@ -38,13 +39,11 @@ export type PlaneConfig =
       readonly control: SharedArrayBuffer;
     };
 
-export interface JoinOptions {
+export interface JoinOptions extends JobLinks {
   readonly rank: number;
   readonly world: number;
   /** The plane; required if `world` is 2 or more. */
   readonly plane?: PlaneConfig | undefined;
-  /** Bandwidth and latency of the link that the wire simulates. Default: the plane is not slowed down. */
-  readonly link?: Link | undefined;
   readonly engine: Engine;
   readonly observer: Observer;
   /** A buffer from createStatusBoard, which the courier thread reads. */
@@ -64,6 +63,8 @@ export interface World {
   readonly size: number;
   readonly group: ProcessGroup;
   readonly plane: Plane['kind'] | 'none';
+  /** The job's nodes; undefined if the job has none. */
+  readonly nodes?: Nodes | undefined;
   /** Must be called when a work of this rank (a cell or a call) begins; numbers of `ordinal` then start at 0. */
   beginWork(): void;
   /** Releases groups that no code can reach; see [Note: released groups]. */
@@ -80,7 +81,7 @@ export interface World {
  */
 export async function joinWorld(options: JoinOptions): Promise<World> {
   checkRankAndWorld(options);
-  const { rank, world, engine, observer, callSite = findCallSite } = options;
+  const { rank, world, engine, observer, nodes, callSite = findCallSite } = options;
   const board = options.statusBoard ?? createStatusBoard();
   const plane = await openPlane(options, board);
   const context: GroupContext = {
@@ -91,6 +92,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     plane,
     callSite,
     groupMade: options.groupMade,
+    nodes,
     numGroups: new Map(),
     restarted: new Map(),
     ordinals: new Map(),
@@ -102,6 +104,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     size: world,
     group: new Group(context, identityOf(options), plane?.world),
     plane: plane?.kind ?? 'none',
+    nodes,
     beginWork: () => context.ordinals.clear(),
     sweep: () => plane?.sweep(),
     forget: (ranks) => forgetGroups(context, ranks),
@@ -117,7 +120,7 @@ function identityOf({ rank, world }: JoinOptions) {
 }
 
 async function openPlane(options: JoinOptions, statusBoard: SharedArrayBuffer): Promise<Plane | undefined> {
-  const { plane, world, engine, link } = options;
+  const { plane, world, engine, link, nodes } = options;
   if (world === 1) return undefined;
   if (plane === undefined) {
     throw new ConfigError(`a world of ${world} ranks needs a plane: 'shared-memory' or 'zeromq'`);
@@ -125,9 +128,9 @@ async function openPlane(options: JoinOptions, statusBoard: SharedArrayBuffer): 
   const identity = identityOf(options);
   if (plane.kind === 'shared-memory') {
     checkAddresses(engine);
-    return new SharedMemoryPlane({ ...plane, identity, link, statusBoard });
+    return new SharedMemoryPlane({ ...plane, identity, link, nodes, statusBoard });
   }
-  return openZeromqPlane({ ...plane, identity, link, statusBoard });
+  return openZeromqPlane({ ...plane, identity, link, nodes, statusBoard });
 }
 
 function checkAddresses(engine: Engine): void {

@@ -1,7 +1,6 @@
 import type { Seconds, ThreadCpuClock } from '../../core';
 import type { Arrival, ThreadProgress } from './call';
 import type { GroupMemory } from './group-memory';
-import { ringCost } from './ring-cost';
 import type { SpanCall } from './spans';
 import type { Steps } from './wait';
 
@@ -25,13 +24,12 @@ export interface Carried {
 
 /** Runs a collective; on a shaped link, its last step waits for the end of the transfer. */
 export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps<Carried> {
-  const { rank, size, link, cpu } = memory;
+  const { link, cpu } = memory;
   const { values, arrival, seconds } = yield* runTimed(lane, call, cpu);
-  if (link === undefined) return { values, started: undefined, arrival, seconds };
-  const { op, wireDType, epoch } = call.header;
   const lengths = (lists: SpanCall['inputs']): number[] => lists.map(({ total }) => total);
-  const sizes = { op, wireDType, inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
-  const landing = link.carry(epoch, lane.ready, ringCost(sizes, rank, size));
+  const lists = { inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
+  const landing = link?.carry(call.header, lane.ready, lists);
+  if (landing === undefined) return { values, started: undefined, arrival, seconds };
   if (!landing.ready()) yield landing;
   const { started, lands } = landing;
   return { values, started, arrival, seconds: lands - started };

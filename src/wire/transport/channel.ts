@@ -64,7 +64,7 @@ export class Channel implements Wait {
       this.#phase = 0;
     }
     this.#header = header;
-    this.#cameAt = this.#group.link?.freeAt(header.epoch) ?? 0;
+    this.#cameAt = this.#group.link?.freeAt(header) ?? 0;
     this.#checkPoison();
   }
 

@@ -2,7 +2,7 @@ import type { ThreadCpuClock } from '../../core';
 import type { ControlBlock } from './control-block';
 import { instantiateKernels, type ReductionKernels } from './kernels/load';
 import { RegionLayout } from './layout';
-import type { LinkClock } from './link-clock';
+import type { GroupLinks, Links } from './links';
 import type { GroupIdentity } from './mismatch';
 import type { Native } from './native';
 import { sharedBuffer } from './segment';
@@ -19,8 +19,8 @@ export interface ThreadTools {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
-  /** The clock of the rank's shaped link; undefined if links are not shaped. */
-  readonly link: LinkClock | undefined;
+  /** The rank's shaped links; undefined if links are not shaped. */
+  readonly links: Links | undefined;
   /** The thread's CPU clock; undefined if the system gives no access to it. */
   readonly cpu: ThreadCpuClock | undefined;
 }
@@ -36,6 +36,8 @@ export interface GroupMemory extends ThreadTools {
   readonly base: number;
   readonly layout: RegionLayout;
   readonly kernels: ReductionKernels;
+  /** The shaped links of the group's calls; undefined if they are as fast as the transport. */
+  readonly link: GroupLinks | undefined;
 }
 
 export function attach({ identity, memory, base }: GroupAttachment, tools: ThreadTools): GroupMemory {
@@ -51,6 +53,7 @@ export function attach({ identity, memory, base }: GroupAttachment, tools: Threa
     base,
     layout: new RegionLayout(size),
     kernels: instantiateKernels(tools.kernelModule, memory),
+    link: tools.links?.ofGroup(identity),
   };
 }
 

@@ -107,13 +107,15 @@ export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string
   return `link ${name === '' ? '' : `${name}: `}${gbit} Gbit/s, ${micros} µs`;
 }
 
-/** A collective's cost on a link: the number of consecutive messages, and the bytes over a rank's link in one direction. */
+/** A collective's cost on a link: the number of consecutive messages, and the bytes over the link in one direction. */
 export interface WireCost {
   readonly steps: number;
   readonly bytes: Bytes;
+  /** The part of the link's bandwidth that the collective has. Default 1. */
+  readonly part?: number;
 }
 
-/** Returns the time on the link: latency × steps + bytes / bandwidth (alpha-beta model). */
-export function transferSeconds(link: Link, { steps, bytes }: WireCost): Seconds {
-  return link.latencySeconds * steps + bytes / link.bytesPerSecond;
+/** Returns the time on the link: latency × steps + bytes / (bandwidth × part), by the alpha-beta model. */
+export function transferSeconds(link: Link, { steps, bytes, part = 1 }: WireCost): Seconds {
+  return link.latencySeconds * steps + bytes / (link.bytesPerSecond * part);
 }

@@ -117,7 +117,7 @@ class Pair {
     if (this.#isPoisoned) throw brokenError(this.#group.identity);
     const own = this.#record(this.#sends);
     own.write(this.#header, lengthsOf(call));
-    own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
+    own.freeAt = this.#group.link?.freeAt(this.#header) ?? 0;
   }
 
   /** Returns a wait that ends when at most `pieces` pieces are unread, or when the receiver has refused the call. */

@@ -11,8 +11,7 @@ import { CONTROL_BYTES } from './control-block';
 import { attach, type GroupAttachment, type GroupMemory, type ThreadTools } from './group-memory';
 import { compileKernels } from './kernels/load';
 import { RegionLayout, STREAM } from './layout';
-import type { Link } from './link';
-import { LinkClock, type SharedLink, shareLink } from './link-clock';
+import { type JobLinks, Links, type SharedLinks, shareLinks } from './links';
 import { type GroupIdentity, speaker } from './mismatch';
 import { PairLane } from './pair-lane';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
@@ -201,13 +200,11 @@ function at(entry: number, word: number | undefined): number {
   return HEAD_WORDS + entry * ENTRY_WORDS + (word ?? 0);
 }
 
-export interface SharedMemoryOptions {
+export interface SharedMemoryOptions extends JobLinks {
   /** The file descriptor of the launcher's segment, which this rank inherited. */
   readonly fd: number;
   readonly bytes: Bytes;
   readonly identity: GroupIdentity;
-  /** The shaped link; undefined if the wire is as fast as memory. */
-  readonly link?: Link | undefined;
   /** The memory of the rank's status board, which createStatusBoard made. */
   readonly statusBoard: SharedArrayBuffer;
 }
@@ -216,7 +213,7 @@ export interface SharedMemoryOptions {
 export interface SharedMemorySetup {
   readonly controlBuffer: SharedArrayBuffer;
   readonly kernelModule: WebAssembly.Module;
-  readonly link: SharedLink | undefined;
+  readonly links: SharedLinks | undefined;
   readonly statusBoard: SharedArrayBuffer;
 }
 
@@ -262,8 +259,9 @@ export class SharedMemoryPlane implements Plane {
     this.#options = options;
     this.segment = openSegment(options.fd, options.bytes);
     const { native, control } = this.segment;
-    const link = options.link === undefined ? undefined : new LinkClock(shareLink(options.link));
-    this.tools = { native, control, kernelModule: compileKernels(), link, cpu: openThreadCpuClock() };
+    const shared = shareLinks(options);
+    const links = shared === undefined ? undefined : new Links(shared);
+    this.tools = { native, control, kernelModule: compileKernels(), links, cpu: openThreadCpuClock() };
     const world = options.identity.ranks.length;
     this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
     const subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
@@ -358,7 +356,7 @@ export class SharedMemoryPlane implements Plane {
     this.#client ??= new CommClient(join(__dirname, 'shared-memory-thread.js'), {
       controlBuffer: this.segment.controlBuffer,
       kernelModule: this.tools.kernelModule,
-      link: this.tools.link?.shared,
+      links: this.tools.links?.shared,
       statusBoard: this.#options.statusBoard,
     } satisfies SharedMemorySetup);
     return this.#client;

@@ -4,7 +4,7 @@ import { openThreadCpuClock } from '../../core';
 import type { CommThreadInput } from './comm-client';
 import { CommLoop } from './comm-loop';
 import { ControlBlock } from './control-block';
-import { LinkClock } from './link-clock';
+import { Links } from './links';
 import { loadNative } from './native';
 import type { SharedMemorySetup } from './shared-memory-plane';
 import { StatusWriter } from './status-board';
@@ -17,6 +17,6 @@ const tools = {
   control: new ControlBlock(setup.controlBuffer),
   kernelModule: setup.kernelModule,
   cpu: openThreadCpuClock(),
-  link: setup.link === undefined ? undefined : new LinkClock(setup.link),
+  links: setup.links === undefined ? undefined : new Links(setup.links),
 };
 new CommLoop(port, new TicketBoard(tickets), tools, new StatusWriter(setup.statusBoard, 'comm')).run();

@@ -1,6 +1,6 @@
 import { type Seconds, ShardlabError } from '../../core';
 import { type CallHeader, VALUE_BYTES } from './call';
-import type { LinkClock } from './link-clock';
+import type { GroupLinks } from './links';
 import type { Letter, Mailbox } from './mailbox';
 import { brokenError, type GroupIdentity, mismatchError } from './mismatch';
 import { type CallLengths, CallRecord, lengthsMatch, recordBytes } from './record';
@@ -25,7 +25,7 @@ export interface ZeromqGroup {
   readonly bench: WireBench;
   readonly identity: GroupIdentity;
   readonly path: string;
-  readonly link: LinkClock | undefined;
+  readonly link: GroupLinks | undefined;
   /** The latest epoch in which the group's ranks called different collectives. */
   brokenEpoch: number;
 }
@@ -221,7 +221,7 @@ class ZeromqCall {
     const bytes = new Uint8Array(recordBytes(this.#size));
     const record = this.#recordIn(bytes);
     record.write(header, lengths);
-    record.freeAt = this.#group.link?.freeAt(header.epoch) ?? 0;
+    record.freeAt = this.#group.link?.freeAt(header) ?? 0;
     return bytes;
   }
 

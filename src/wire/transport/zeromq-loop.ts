@@ -5,10 +5,10 @@ import { VALUE_BYTES } from './call';
 import type { CommThreadInput } from './comm-client';
 import { ControlBlock } from './control-block';
 import { compileKernels } from './kernels/load';
-import { type Landing, LinkClock, type SharedLink } from './link-clock';
+import type { Landing } from './link-clock';
+import { Links, type SharedLinks } from './links';
 import { Mailbox } from './mailbox';
 import type { GroupIdentity } from './mismatch';
-import { ringCost } from './ring-cost';
 import { StatusWriter } from './status-board';
 import { type CommFailure, TicketBoard } from './tickets';
 import { checkControl } from './wait';
@@ -27,7 +27,7 @@ export interface ZeromqSetup {
   readonly addresses: readonly string[];
   readonly token: string;
   readonly control: SharedArrayBuffer;
-  readonly link: SharedLink | undefined;
+  readonly links: SharedLinks | undefined;
   readonly statusBoard: SharedArrayBuffer;
 }
 
@@ -64,7 +64,7 @@ class ZeromqLoop {
   readonly #control: ControlBlock;
   readonly #opening: Promise<Mailbox>;
   readonly #bench = new WireBench(compileKernels());
-  readonly #link: LinkClock | undefined;
+  readonly #links: Links | undefined;
   readonly #groups = new Map<number, Promise<ZeromqGroup>>();
   readonly #tails = new Map<string, Promise<void>>();
   readonly #running = new Set<Running>();
@@ -76,8 +76,7 @@ class ZeromqLoop {
     this.#status = new StatusWriter(setup.statusBoard, 'comm');
     this.#control = new ControlBlock(setup.control);
     this.#opening = opening;
-    const { link } = setup;
-    this.#link = link === undefined ? undefined : new LinkClock(link);
+    this.#links = setup.links === undefined ? undefined : new Links(setup.links);
     this.closed = new Promise((resolve) => {
       const timer = setInterval(() => this.#look(), LOOK_MS);
       const end = (): void => {
@@ -108,7 +107,8 @@ class ZeromqLoop {
 
   async #openGroup(identity: GroupIdentity, path: string): Promise<ZeromqGroup> {
     const mailbox = await this.#opening;
-    return { mailbox, bench: this.#bench, identity, path, link: this.#link, brokenEpoch: 0 };
+    const link = this.#links?.ofGroup(identity);
+    return { mailbox, bench: this.#bench, identity, path, link, brokenEpoch: 0 };
   }
 
   #enqueue(request: ZeromqRequest & { readonly kind: 'call' }): void {
@@ -135,8 +135,9 @@ class ZeromqLoop {
       }
       const running = { group, ticket, call, isAborted: false };
       const ready = await this.#move(running);
-      if (this.#link === undefined) this.#finish(ticket, false, started);
-      else void this.#land(this.#link, ready, running); // #land never rejects.
+      const landing = group.link?.carry(call.header, ready, listsOf(call));
+      if (landing === undefined) this.#finish(ticket, false, started);
+      else void this.#land(landing, running); // #land never rejects.
     } catch (error) {
       this.#fail(ticket, started, error);
     }
@@ -164,14 +165,8 @@ class ZeromqLoop {
   }
 
   /** Waits until a shaped link would have carried the call. Never rejects. */
-  async #land(link: LinkClock, ready: Seconds, running: Running): Promise<void> {
-    const { group, ticket, call } = running;
-    const { rank, ranks } = group.identity;
-    const { op, wireDType, epoch } = call.header;
-    const lengths = (lists: readonly SharedArrayBuffer[]): number[] =>
-      lists.map(({ byteLength }) => byteLength / VALUE_BYTES);
-    const sizes = { op, wireDType, inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
-    const landing = link.carry(epoch, ready, ringCost(sizes, rank, ranks.length));
+  async #land(landing: Landing, running: Running): Promise<void> {
+    const { ticket } = running;
     this.#numLanding++;
     try {
       await untilLanded(landing, () => this.#check(running));
@@ -204,6 +199,13 @@ class ZeromqLoop {
       }
     }
   }
+}
+
+/** Returns the lengths of a call's lists, in elements. */
+function listsOf(call: StagedCall): { readonly inputs: number[]; readonly outputs: number[] } {
+  const lengths = (lists: readonly SharedArrayBuffer[]): number[] =>
+    lists.map(({ byteLength }) => byteLength / VALUE_BYTES);
+  return { inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
 }
 
 /**

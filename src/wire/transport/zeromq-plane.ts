@@ -3,8 +3,7 @@ import type { Bytes } from '../../core';
 import { allAgree, type BlockList, blocksLength, type Call, type CallResult, VALUE_BYTES } from './call';
 import { CommClient } from './comm-client';
 import { ControlBlock } from './control-block';
-import type { Link } from './link';
-import { shareLink } from './link-clock';
+import { type JobLinks, shareLinks } from './links';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 import { lengthsOf } from './record';
@@ -12,14 +11,12 @@ import { checkControl } from './wait';
 import type { StagedCall } from './zeromq-collectives';
 import type { ZeromqRequest, ZeromqSetup } from './zeromq-loop';
 
-export interface ZeromqOptions {
+export interface ZeromqOptions extends JobLinks {
   readonly addresses: readonly string[];
   /** The job's secret, by which ranks recognize letters of the same job. */
   readonly token: string;
   readonly control: SharedArrayBuffer;
   readonly identity: GroupIdentity;
-  /** The shaped link; undefined if the wire is as fast as sockets. */
-  readonly link?: Link | undefined;
   /** The memory of the rank's status board, which createStatusBoard made. */
   readonly statusBoard: SharedArrayBuffer;
 }
@@ -36,8 +33,8 @@ const MOST_KEPT: Bytes = 64 * 2 ** 20;
  */
 export function openZeromqPlane(options: ZeromqOptions): Plane {
   const { addresses, token, control, statusBoard } = options;
-  const link = options.link === undefined ? undefined : shareLink(options.link);
-  const setup: ZeromqSetup = { rank: options.identity.rank, addresses, token, control, link, statusBoard };
+  const links = shareLinks(options);
+  const setup: ZeromqSetup = { rank: options.identity.rank, addresses, token, control, links, statusBoard };
   const client = new CommClient(join(__dirname, 'zeromq-thread.js'), setup);
   const block = new ControlBlock(control);
   const pool = new StagingPool();

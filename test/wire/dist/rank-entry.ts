@@ -16,10 +16,10 @@ async function main(setup: RankSetup): Promise<void> {
   const engine = await createWasmEngine({ blas: 'none' });
   const events: CollectiveEvent[] = [];
   const observer = { ...SILENT, collective: (event: CollectiveEvent) => void events.push(event) };
-  const { rank, world, link } = setup;
+  const { rank, world, link, nodes } = setup;
   const statusBoard = createStatusBoard();
   const plane = setup.plane?.kind === 'zeromq' ? { ...setup.plane, control } : setup.plane;
-  const joined = await joinWorld({ rank, world, plane, link, engine, observer, statusBoard });
+  const joined = await joinWorld({ rank, world, plane, link, nodes, engine, observer, statusBoard });
   const context = { world: joined, group: joined.group, engine, events, statusBoard };
   process.on('message', (request: RankRequest) => void serve(request));
   process.on('disconnect', () => process.exit(0));

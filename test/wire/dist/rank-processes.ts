@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { ErrorJson } from '../../../src/core/errors';
 import type { AbortReason } from '../../../src/wire/transport/control-block';
-import type { Link } from '../../../src/wire/transport/link';
+import type { JobLinks } from '../../../src/wire/transport/links';
 import { createSegment, type Segment } from '../../../src/wire/transport/segment';
 import { CODE_CACHE } from '../../support/rank-pool';
 import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
@@ -35,12 +35,12 @@ export class RankProcesses {
   static async start(
     plane: TestPlane,
     world: number,
-    { segmentBytes, link }: { readonly segmentBytes?: number; readonly link?: Link } = {},
+    { segmentBytes, link, nodes }: JobLinks & { readonly segmentBytes?: number } = {},
   ): Promise<RankProcesses> {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
     const segment = plane === 'shared-memory' ? createSegment(segmentBytes) : undefined;
     const addresses = Array.from({ length: world }, (_, rank) => `ipc://${folder}/rank-${rank}`);
-    const children = addresses.map((_, rank) => startRank({ rank, world, link }, segment, addresses));
+    const children = addresses.map((_, rank) => startRank({ rank, world, link, nodes }, segment, addresses));
     const ranks = new RankProcesses(children, segment, folder);
     await Promise.all(children.map((child) => nextReply(child)));
     return ranks;
@@ -125,7 +125,7 @@ const ordersOf = (child: ChildProcess): Writable | null => child.stdio[4] as Wri
 const endOrders = (child: ChildProcess): void => void ordersOf(child)?.end();
 
 function startRank(
-  { rank, world, link }: { readonly rank: number; readonly world: number; readonly link: Link | undefined },
+  { rank, world, link, nodes }: JobLinks & { readonly rank: number; readonly world: number },
   segment: Segment | undefined,
   addresses: readonly string[],
 ): ChildProcess {
@@ -133,7 +133,7 @@ function startRank(
     segment === undefined
       ? { kind: 'zeromq' as const, addresses, token: 'secret' }
       : { kind: 'shared-memory' as const, fd: SEGMENT_FD, bytes: segment.bytes };
-  const shaped = link === undefined ? {} : { link };
+  const shaped = { ...(link && { link }), ...(nodes && { nodes }) };
   const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane, ...shaped };
   const program = ['--require', CODE_CACHE, join(__dirname, 'rank-entry.js')];
   const child = spawn(process.execPath, [...program, JSON.stringify(setup)], {

@@ -3,7 +3,7 @@ import type { CollectiveEvent } from '../../../src/core/events';
 import type { Engine } from '../../../src/engine/backend/engine';
 import type { ProcessGroup } from '../../../src/wire/dist/types';
 import type { World } from '../../../src/wire/dist/world';
-import type { Link } from '../../../src/wire/transport/link';
+import type { JobLinks } from '../../../src/wire/transport/links';
 
 /** What a scenario works with, in a rank process. */
 export interface RankContext {
@@ -20,11 +20,10 @@ export type Scenario = (context: RankContext) => unknown;
 
 export type TestPlane = 'shared-memory' | 'zeromq';
 
-export interface RankSetup {
+/** The job's links and nodes, where there are any, and what a rank needs to join. */
+export interface RankSetup extends JobLinks {
   readonly rank: number;
   readonly world: number;
-  /** The shaped wire, where there is one. */
-  readonly link?: Link;
   readonly plane?:
     | { readonly kind: 'shared-memory'; readonly fd: number; readonly bytes: number }
     | { readonly kind: 'zeromq'; readonly addresses: readonly string[]; readonly token: string };

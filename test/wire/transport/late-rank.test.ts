@@ -25,7 +25,7 @@ function openRank({ fd, bytes }: Segment, rank: number) {
   const identity = { name: 'world', ranks: [0, 1], rank, world: 2 };
   const memory = attach(
     { identity, ...open.region(CONTROL_BYTES, layout.sharedBytes, layout.privateBytes) },
-    { native, control, kernelModule: compileKernels(), link: undefined, cpu: undefined },
+    { native, control, kernelModule: compileKernels(), links: undefined, cpu: undefined },
   );
   return { pairs: new PairLane(memory, STREAM.main), collectives: new CollectiveLane(memory, STREAM.main) };
 }
