@@ -1,8 +1,20 @@
 import { DISPLAY, type DisplayBundle } from '../core';
 import type { DataFrame } from './frame';
-import { DARK, firstColumns, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
+import {
+  DARK,
+  firstColumns,
+  hasFullWidth,
+  LIGHT,
+  plain,
+  safe,
+  soft,
+  strong,
+  type Theme,
+  textWidth,
+  wrapped,
+} from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
-import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
+import { MARGIN, STATIC_WIDTH, SUBTITLE_SIZE, TEMPLATE } from './grammar/template';
 import { saveFile } from './save-file';
 import { toPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
@@ -68,13 +80,15 @@ export type Title = string | readonly string[];
 interface FigureWords extends Omit<FigureParts, 'title' | 'quantities'> {
   /** Of several wordings, the first that fits is the figure's title. */
   readonly title: Title;
+  /** The name of the run that the figure is about: the title begins with it, if there is room. */
+  readonly runName?: string;
   readonly quantities?: Quantities;
 }
 
 /** Makes a figure. */
-export function createFigure(figure: FigureWords): Figure {
-  const title = titleOf(figure.title);
-  const parts: FigureParts = { quantities: {}, ...figure, title };
+export function createFigure({ title: wordings, runName = '', ...figure }: FigureWords): Figure {
+  const title = titleOf(wordings, runName);
+  const parts = withWrappedSubtitle({ quantities: {}, ...figure, title });
   const { subtitle, table } = parts;
   return {
     ...parts,
@@ -134,20 +148,54 @@ function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<strin
 const NOTE_HEIGHT = 16;
 
 function addNote(parts: FigureParts, note: string): FigureParts {
-  const { layout, subtitle } = parts;
-  const top = (layout.margin?.t ?? MARGIN.t) + NOTE_HEIGHT;
+  return { ...withRoom(parts, 1), subtitle: `${parts.subtitle}<br>${note}` };
+}
+
+/** Adds room for lines of the subtitle above the plot. */
+function withRoom(parts: FigureParts, numLines: number): FigureParts {
+  const { layout } = parts;
+  const room = numLines * NOTE_HEIGHT;
+  const top = (layout.margin?.t ?? MARGIN.t) + room;
   return {
     ...parts,
-    subtitle: `${subtitle}<br>${note}`,
-    layout: { ...layout, height: layout.height + NOTE_HEIGHT, margin: { ...layout.margin, t: top } },
+    layout: { ...layout, height: layout.height + room, margin: { ...layout.margin, t: top } },
   };
+}
+
+/** The pixels that a line of the subtitle may have. */
+const SUBTITLE_WIDTH = STATIC_WIDTH - 16;
+
+/** Breaks lines of the subtitle that are wider than the picture, at spaces. */
+function withWrappedSubtitle(parts: FigureParts): FigureParts {
+  const before = parts.subtitle.split('<br>');
+  const lines = before.flatMap(wrappedLine);
+  return lines.length === before.length
+    ? parts
+    : { ...withRoom(parts, lines.length - before.length), subtitle: lines.join('<br>') };
+}
+
+function wrappedLine(line: string): string[] {
+  if (hasFullWidth(line)) return wrapped(line, SUBTITLE_SIZE, SUBTITLE_WIDTH);
+  const lines: string[] = [];
+  for (const word of line.split(' ')) {
+    const longer = `${lines.at(-1) ?? ''} ${word}`;
+    const hasRoom = lines.length > 0 && textWidth(longer, SUBTITLE_SIZE) <= SUBTITLE_WIDTH;
+    if (hasRoom) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 const MAX_TITLE = 75;
 
-/** Returns the first wording that fits into a title; if no wording fits, cuts the last wording. */
-function titleOf(title: Title): string {
-  if (typeof title === 'string') return title;
-  const fitting = title.find((wording) => firstColumns(wording, MAX_TITLE) === wording);
+/**
+ * Returns the first wording that fits into a title after the run's name, else without it; if no wording fits, cuts the last
+ * wording.
+ */
+function titleOf(title: Title, runName: string): string {
+  const wordings = typeof title === 'string' ? [title] : title;
+  const named = wordings.map((wording) => (wording.includes(runName) ? wording : `${runName} · ${wording}`));
+  const fitting = [...named, ...wordings].find((wording) => firstColumns(wording, MAX_TITLE) === wording);
+  if (typeof title === 'string') return fitting ?? title;
   return fitting ?? `${firstColumns(title.at(-1) ?? '', MAX_TITLE - 1)}…`;
 }

@@ -6,6 +6,8 @@ import type { RunForecast } from '../planner';
 export interface RunView {
   /** The strategy's name, as in the config. */
   readonly strategy: string;
+  /** The run's name in titles. Default: the strategy. */
+  readonly name?: string;
   readonly world: number;
   /**
    * Step records of all ranks, in any order. A long run has only the records of the newest steps and of the step that a caller
@@ -22,6 +24,11 @@ export interface RunView {
   readonly part?: string;
   /** Words for subtitles that describe the machine: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
+}
+
+/** Returns the run's name in titles of figures. */
+export function nameOf({ name, strategy }: RunView): string {
+  return name ?? strategy;
 }
 
 /** Losses of consecutive steps; NaN if a step is missing. */

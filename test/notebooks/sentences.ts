@@ -3,6 +3,9 @@ import type { Notebook, Output } from './executed';
 
 /** A figure as a notebook stores it. */
 export interface StoredFigure {
+  /** The whole title. */
+  readonly heading: string;
+  /** The title without the run's name. */
   readonly title: string;
   readonly subtitle: string;
   readonly rows: readonly Readonly<Record<string, string>>[];
@@ -20,7 +23,17 @@ const FIGURE = 'application/vnd.plotly.v1+json';
 
 /** Sentences of an executed notebook that its own numbers contradict, each with the reason. */
 export function falseSentences(notebook: Notebook): string[] {
-  return figuresOf(notebook).flatMap((figure) => CHECKS.flatMap((check) => check(figure)));
+  const figures = figuresOf(notebook);
+  return [...figures.flatMap((figure) => CHECKS.flatMap((check) => check(figure))), ...equalHeadings(figures)];
+}
+
+/** Neighbouring figures with equal titles that name a run: a reader cannot tell them apart. */
+function equalHeadings(figures: readonly StoredFigure[]): string[] {
+  return figures.flatMap((figure, i) =>
+    figure.heading !== figure.title && figure.heading === figures[i + 1]?.heading
+      ? problem(figure, 'the next figure has the same title')
+      : [],
+  );
 }
 
 /** All figures of a notebook. */
@@ -38,12 +51,13 @@ function figureOf(output: Output): StoredFigure[] {
   if (output.data?.['image/png'] === undefined) return [];
   // Written by the library's own figures; a stored notebook has it only for timelines.
   const plot = output.data[FIGURE] as { data: Record<string, unknown>[]; layout: object } | undefined;
-  const [title = '', subtitle = '', ...table] = textOf(output)
+  const [heading = '', subtitle = '', ...table] = textOf(output)
     .replace(/^step \d+\/\d+ .*\n/, '')
     .split('\n');
   const spans = plot?.data.filter(({ type, base }) => type === 'bar' && Array.isArray(base)) ?? [];
   const labels = JSON.stringify(plot?.layout ?? {});
-  return [{ title, subtitle, rows: rowsOf(table), bars: spans.map(barsOf), labels }];
+  const title = heading.replace(/^.*? · /, '');
+  return [{ heading, title, subtitle, rows: rowsOf(table), bars: spans.map(barsOf), labels }];
 }
 
 function barsOf({ name, x, base }: Record<string, unknown>): StoredBars {
@@ -104,6 +118,7 @@ const comparedTimelines: Check = (figure) => {
     if (!isRounded(low, value(least)) || !isRounded(high, value(most)) || value(least) >= value(most))
       found.push(...problem(figure, `the table has ${value(least)} and ${value(most)} ${unit}`));
   }
+  found.push(...contraryWaits(figure));
   if (
     subtitle.includes('in all runs a rank receives') &&
     new Set(rows.map(({ wireBytes }) => wireBytes)).size > 1
@@ -121,6 +136,18 @@ const comparedTimelines: Check = (figure) => {
       );
   }
   return found;
+};
+
+/** Checks a title that says that a run waits longer in all, though less for the wire. */
+const contraryWaits: Check = (figure) => {
+  const said = /^(?:"(.+)"|.*) waits longer.*less for the wire$/.exec(figure.title);
+  if (said === null) return [];
+  const by = (key: string) => figure.rows.map((row) => number(row[key]));
+  const [wire, all] = [by('wireWaitSeconds'), by('waitSeconds')];
+  const least = wire.indexOf(Math.min(...wire));
+  const isTrue = (all[least] ?? 0) > (all[wire.indexOf(Math.max(...wire))] ?? 0);
+  const isNamed = said[1] === undefined || figure.rows[least]?.run === said[1];
+  return isTrue && isNamed ? [] : problem(figure, `the table has waits ${all}, for the wire ${wire}`);
 };
 
 const oneTimeline: Check = (figure) => {

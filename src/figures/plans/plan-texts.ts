@@ -99,7 +99,7 @@ export function planNotes({ layout, prediction }: Planned<AnyLayout>): readonly 
     ];
   }
   return [
-    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
+    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}${layout.pp > 1 ? `, on pipeline stage ${memory.stage}` : ''}`,
     `largest assumption: ${largestAssumption}`,
     ...(layout.precision === 'fp32' && GENERATIONS[layout.hardware.generation].hasTf32 ? [TF32] : []),
     ...(outside.length === 0
