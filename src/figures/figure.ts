@@ -16,7 +16,8 @@ import {
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, SUBTITLE_SIZE, TEMPLATE } from './grammar/template';
 import { saveFile } from './save-file';
-import { toPng } from './static/png';
+import { imageHtml, inlineSvg } from './static/page-svg';
+import { toPng, toSmallPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
 import type { Table } from './table';
 
@@ -32,11 +33,16 @@ interface FigureParts extends Drawing {
 export interface Figure extends FigureParts {
   /** Returns the same figure with one more line below its subtitle. */
   withNote(note: string): Figure;
-  /** Returns plotly's figure, as wide as the static picture. */
+  /**
+   * Returns plotly's figure, as wide as the static picture. As a cell's value it is interactive: the mouse shows the names and
+   * the numbers of marks. JupyterLab needs the Python package plotly for this.
+   */
   toPlotly(): PlotlyFigure;
   /** Draws a static picture, 800 pixels wide. */
   toSvg(theme?: Theme): string;
   toPng(theme?: Theme): Buffer;
+  /** Returns the picture as a page's HTML, as wide as the page, whose colours follow a light or dark page. */
+  toHtml(): string;
   toCsv(): string;
   /**
    * Writes the figure into a file. The ending of the file's name chooses the form: .png and .svg are pictures, .json is
@@ -65,6 +71,7 @@ export interface PlotlyFigure {
   readonly data: readonly Trace[];
   readonly layout: Readonly<Record<string, unknown>>;
   readonly config: Readonly<Record<string, unknown>>;
+  [DISPLAY]?(): DisplayBundle;
 }
 
 /** Options with which a figure is saved. */
@@ -89,23 +96,38 @@ interface FigureWords extends Omit<FigureParts, 'title' | 'quantities'> {
 export function createFigure({ title: wordings, runName = '', ...figure }: FigureWords): Figure {
   const title = titleOf(wordings, runName);
   const parts = withWrappedSubtitle({ quantities: {}, ...figure, title });
-  const { subtitle, table } = parts;
+  const { table } = parts;
   return {
     ...parts,
     withNote: (note) => createFigure(addNote(parts, note)),
-    toPlotly: () => plotlyOf(parts),
+    toPlotly: () => shownByPlotly(plotlyOf(parts), textOf(parts)),
     toSvg: (theme = LIGHT) => toSvg(parts, theme),
     toPng: (theme = LIGHT) => toPng(toSvg(parts, theme)),
+    toHtml: () => inlineSvg(parts),
     toCsv: () => table.toCsv(),
     save: (file, options = {}) => saveFigure(parts, file, options),
     frame: () => table.frame(),
     [DISPLAY]: () => ({
-      'application/vnd.plotly.v1+json': plotlyOf(parts),
-      // Notebooks show this picture until plotly draws the figure. See [Note: figures on paper].
-      'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
-      'text/plain': `${title}\n${plain(subtitle)}\n${table.toText()}`,
+      'text/html': imageHtml(parts),
+      // For programs that show no HTML, such as LaTeX.
+      'image/png': toSmallPng(toSvg(parts, LIGHT), PNG_SCALE).toString('base64'),
+      'text/plain': textOf(parts),
     }),
   };
+}
+
+/** Pixels of a notebook's PNG per pixel of the figure. */
+const PNG_SCALE = 2;
+
+function textOf({ title, subtitle, table }: FigureParts): string {
+  return `${title}\n${plain(subtitle)}\n${table.toText()}`;
+}
+
+/** Makes a notebook show plotly's figure. The method is not enumerable, because plotly's figure is also written as JSON. */
+function shownByPlotly(figure: PlotlyFigure, text: string): PlotlyFigure {
+  return Object.defineProperty(figure, DISPLAY, {
+    value: (): DisplayBundle => ({ 'application/vnd.plotly.v1+json': figure, 'text/plain': text }),
+  });
 }
 
 function saveFigure(parts: FigureParts, file: string, { dark = false }: SaveOptions): void {
@@ -162,8 +184,8 @@ function withRoom(parts: FigureParts, numLines: number): FigureParts {
   };
 }
 
-/** The pixels that a line of the subtitle may have. */
-const SUBTITLE_WIDTH = STATIC_WIDTH - 16;
+/** The pixels that a line of the subtitle may have in our font; the font of a page may be a tenth wider. */
+const SUBTITLE_WIDTH = (STATIC_WIDTH - 16) / 1.1;
 
 /** Breaks lines of the subtitle that are wider than the picture, at spaces. */
 function withWrappedSubtitle(parts: FigureParts): FigureParts {

@@ -137,9 +137,8 @@ function runningBundle(state: State): MimeBundle {
   return progressBundle(text, losses.length, numSteps ?? losses.length, pictureOf(state));
 }
 
-// While steps run, plotly is not used, because JupyterLab's extension draws a display once and ignores its updates.
 function pictureOf(state: State): string {
-  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg();
+  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toHtml();
 }
 
 function finalBundle(state: State, note: string | null): MimeBundle {
