@@ -157,6 +157,7 @@ const GOLDEN = [
   'compare-memory',
   'comm-timeline-4',
   'comm-causes-4',
+  'compare-time',
   'compare-timeline',
   'compare-comm-tokens',
   'compare-comm',

@@ -8,9 +8,10 @@ import { memoryFigure } from '../../src/figures/memory-figure';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
+import { compareTime } from '../../src/figures/time-compare';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import { comparedWaitFinding, type TimelineCase } from '../../src/figures/wait-words';
-import { LOSSES, steps } from './gallery-runs';
+import { LOSSES, slower, steps } from './gallery-runs';
 import { plannedFigures } from './planned';
 import { textFaults, textsOf } from './svg-texts';
 
@@ -140,4 +141,29 @@ test('the label of a documented number does not lie on a curve', () => {
       assert.ok(!between.some(isIn), text);
     }
   }
+});
+
+test('a comparison of step times claims a difference only beyond the spread, with its range', () => {
+  const fast = slower(run, 1);
+  const apart = compareTime({ slow: slower(run, 1.4), fast });
+  assert.match(apart.title, /^"slow" takes 1\.4× \(1\.\d+–1\.\d+×\) the time of "fast" per step$/);
+  assert.deepEqual(
+    apart.table.rows.map(({ differsFromFirst }) => differsFromFirst),
+    [false, true],
+  );
+  assert.match(compareTime({ a: fast, b: slower(run, 1.005) }).title, /^No difference beyond the spread: /);
+  assert.equal(
+    compareTime({ a: fast, b: steps({ strategy: 'FULL_SHARD', world: 4 }) }).title,
+    'Too few steps to compare times: 3 measured steps, 4 are needed',
+  );
+  const tokens = slower(run, 2);
+  const more = {
+    ...tokens,
+    records: tokens.records.map((record) => ({ ...record, tokens: (record.tokens ?? 0) * 4 })),
+  };
+  assert.match(compareTime({ fast, more }).title, /"fast" takes 2.* the time of "more" per 1,000 tokens$/);
+  assert.throws(() => compareTime({ none: { ...run, records: [] } }), {
+    code: 'CONFIG',
+    message: /no recorded step/,
+  });
 });
