@@ -4,7 +4,6 @@ import { quoted, type Scaled, short, timeScale, timesText } from './format';
 import { rowAxis, rowRange, titled } from './grammar/axes';
 import { bold, nameLines, safe, soft, widestLabel, wrapped } from './grammar/ink';
 import { bars, dots, line, lineColor, note } from './grammar/marks';
-import { NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { RunView } from './run-view';
 import { type Cases, casesOf, extremes, type Runs, stepsText, valuesOf, worldsText } from './runs';
@@ -27,6 +26,8 @@ const ROW = 46;
 const RIGHT = 150;
 const MAX_LEFT = 170;
 const FRAME = { top: 74, foot: 48 } as const;
+/** A lighter blue than that of the quartiles. */
+const BAR = { color: '#8CC0EE' } as const;
 /** The number of tokens to which times refer if the runs' steps have different numbers of tokens. */
 const WORK_TOKENS = 1000;
 
@@ -131,7 +132,7 @@ function plotTimes(cases: Cases<TimeCase>, { divisor, unit }: Scaled, unitOf: st
       : [
           line(
             { x: [spread.low / divisor, spread.high / divisor], y: [at, at] },
-            { width: 3, color: NEUTRAL },
+            { width: 3, color: lineColor(0) },
             { hoverinfo: 'skip', showlegend: false },
           ),
         ],
@@ -148,7 +149,7 @@ function plotTimes(cases: Cases<TimeCase>, { divisor, unit }: Scaled, unitOf: st
     y: rowAxis(names, rowRange(cases.length)),
     data: [
       bars(medians, {
-        fill: { color: lineColor(0) },
+        fill: BAR,
         width: 0.36,
         hover: '%{customdata}<extra>median</extra>',
       }),
@@ -171,7 +172,9 @@ function labelOf(timeCase: TimeCase, first: TimeCase, divisor: number, unit: str
   const said = `${bold(`${short(spread.median / divisor)} ${unit}`)} ${soft(quartilesText(spread, divisor))}`;
   if (timeCase === first) return said;
   const { ratio, isClear } = timeRatio(timeCase.times, first.times);
-  return `${said}<br>${soft(isClear ? `${ratio.median.toFixed(2)}×` : 'no clear difference')}`;
+  const isEnough = Math.min(timeCase.times.numSteps, first.times.numSteps) >= LEAST_STEPS;
+  const unclear = isEnough ? 'no clear difference' : 'too few steps';
+  return `${said}<br>${soft(isClear ? `${ratio.median.toFixed(2)}×` : unclear)}`;
 }
 
 function ratioQuantity(cases: Cases<TimeCase>, unitOf: string) {

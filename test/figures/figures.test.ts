@@ -70,7 +70,7 @@ test('a notebook gets an SVG as wide as the page, a PNG with two pixels per pixe
   assert.ok(String(bundle['text/plain']).startsWith(figure.title));
 });
 
-test("as a cell's value, plotly's figure is interactive, and its JSON has no more than plotly needs", () => {
+test("as a cell's value, plotly's figure is interactive, and its JSON has only what plotly needs", () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
   const plotlyFigure = figure.toPlotly();
   const bundle = plotlyFigure[DISPLAY]?.() ?? assert.fail('plotly shows nothing');

@@ -102,7 +102,7 @@ test('each numbered layout of a search has its number at its dot', () => {
   assert.deepEqual(labels.flatMap((text) => text.split(', ')).sort(), winners);
 });
 
-test('the label of a documented number does not lie on a curve', () => {
+test('the label of a documented number is not on a curve', () => {
   const at = (values: readonly number[]) =>
     values.map((value, i) => ({ count: 2 ** i, value: { value, low: value - 2, high: value + 2 } }));
   const series = [
