@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fromBuild } from './from-build.mjs';
-import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { isChinese } from './notebook-pair.mjs';
+import { notebookText } from './notebook-text.mjs';
 import { filesBelow, root } from './places.mjs';
 
 /** The key of a notebook's metadata that stores a hash of everything on which the notebook's outputs depend. */
@@ -57,9 +57,9 @@ export function whyNotHere(path, env = process.env) {
     : undefined;
 }
 
-/** Makes an executed notebook lean, and stores the hash of its inputs in it. */
+/** Stores the hash of an executed notebook's inputs in it. */
 export function storeNotebook(path) {
-  const notebook = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
+  const notebook = JSON.parse(readFileSync(path, 'utf8'));
   notebook.metadata[KEY] = { ...notebook.metadata[KEY], inputs: inputsOf(path) };
   writeFileSync(path, notebookText(notebook));
 }

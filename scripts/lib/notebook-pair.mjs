@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { notebookText } from './lean-notebook.mjs';
+import { notebookText } from './notebook-text.mjs';
 
 const CHINESE = '.zh.ipynb';
 

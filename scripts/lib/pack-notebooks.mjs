@@ -8,7 +8,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, join } from 'node:path';
-import { notebookText } from './lean-notebook.mjs';
+import { notebookText } from './notebook-text.mjs';
 import { filesBelow, root } from './places.mjs';
 
 /**

@@ -22,7 +22,7 @@ import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
 import type { BarTrace } from './grammar/plotly';
-import type { RunView } from './run-view';
+import { nameOf, type RunView } from './run-view';
 import { casesOf, type Runs, wireRatio } from './runs';
 import { createTable } from './table';
 import { WAIT_WORDS } from './wait-words';
@@ -49,6 +49,7 @@ export function commCauses(run: RunView): Figure {
   const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
   const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
+    runName: nameOf(run),
     title: commFinding(run, kinds),
     subtitle: commSubtitle(run, kinds),
     ...(kinds.length === 0

@@ -1,4 +1,4 @@
-import { COMM_CAUSES, mean, type Seconds } from '../core';
+import { COMM_CAUSES, type CommCause, listed, mean, type Seconds } from '../core';
 import {
   type MainSegment,
   type Timeline,
@@ -15,10 +15,10 @@ import { percent, type Scaled, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
 import { bold, fits, nameLines, safe, soft, strong, widestLabel, wrapped } from './grammar/ink';
 import { type BarStyle, bars, note } from './grammar/marks';
-import { COMM_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
+import { COMM_FILL, type Fill, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { type RunView, recordsOfStep } from './run-view';
+import { nameOf, type RunView, recordsOfStep } from './run-view';
 import { type Cases, casesOf, type Runs } from './runs';
 import { isEqualWork, quartilesText, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
 import { createTable } from './table';
@@ -61,6 +61,7 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   const waited = mean(all.map(waitShare));
   const numCollectives = mean(records.map(({ collectives }) => collectives.length));
   return createFigure({
+    runName: nameOf(run),
     title: waitFinding(run, records, mean(all.map(({ seconds }) => seconds))),
     subtitle: waitSubtitle(run, records, shown.length, numSteps),
     ...plotLanes(rows, { ...SIZES, longest }),
@@ -268,12 +269,18 @@ function seriesOf(rows: readonly LaneRow[]): Series[] {
     lane: MAIN,
     itemsOf: ({ main }: Timeline) => main.filter(({ waitsFor }) => waitsFor === waited).map(mainBlock),
   }));
-  const wires = COMM_CAUSES.map((cause) => {
-    const itemsOf = ({ wire }: Timeline) => wire.filter((segment) => segment.cause === cause);
-    const ops = new Set(rows.flatMap(({ lanes }) => itemsOf(lanes).map(({ op }) => spoken(op))));
+  // Causes that look alike are one entry of the legend.
+  const alike = new Map<Fill, CommCause[]>();
+  for (const cause of COMM_CAUSES)
+    alike.set(COMM_FILL[cause], [...(alike.get(COMM_FILL[cause]) ?? []), cause]);
+  const wires = [...alike].map(([fill, causes]) => {
+    const itemsOf = ({ wire }: Timeline) => wire.filter(({ cause }) => causes.includes(cause));
+    const segments = rows.flatMap(({ lanes }) => itemsOf(lanes));
+    const ops = new Set(segments.map(({ op }) => legendOp(op)));
+    const seen = causes.filter((cause) => segments.some((segment) => segment.cause === cause));
     return {
-      name: `${[...ops].join(', ')} (${CAUSE_WORDS[cause]})`,
-      fill: COMM_FILL[cause],
+      name: `${[...ops].join(', ')} of ${listed(seen.map((cause) => CAUSE_WORDS[cause]))}`,
+      fill,
       lane: WIRE,
       itemsOf: (lanes: Timeline) => itemsOf(lanes).map(wireBlock),
     };
@@ -305,6 +312,12 @@ const SHORT_OPS: Readonly<Record<string, string>> = {
   gather: 'GA',
   scatter: 'SC',
 };
+
+/** Returns an operation's name with the letters that its bars have, as 'all-gather (AG)'. */
+function legendOp(op: string): string {
+  const letters = SHORT_OPS[op];
+  return letters === undefined ? spoken(op) : `${spoken(op)} (${letters})`;
+}
 
 function wireBlock({ op, cause, module, bytes, wireBytes, start, end }: WireSegment): Block {
   const text = `${SHORT_OPS[op] ?? op} ${numberOf(module) || 'root'}`;

@@ -113,8 +113,11 @@ export function commFinding(run: RunView, kinds: readonly Kind[]): Title {
   const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
   const share = unescaped(percent(most / wire));
   const receives = isEven(run) ? 'Each rank receives' : 'On average a rank receives';
+  const received = `${inUnit(wire, byteScale(wire))}${where || ' per step'}`;
   return [
-    `${receives} ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
+    `${receives} ${received}; ${share} of this is for ${words}`,
+    `${receives} ${received}, ${share} for ${words}`,
+    `A rank receives ${received}, ${share} for ${words}`,
   ];
 }
 

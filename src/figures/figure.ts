@@ -1,10 +1,23 @@
 import { DISPLAY, type DisplayBundle } from '../core';
 import type { DataFrame } from './frame';
-import { DARK, firstColumns, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
+import {
+  DARK,
+  firstColumns,
+  hasFullWidth,
+  LIGHT,
+  plain,
+  safe,
+  soft,
+  strong,
+  type Theme,
+  textWidth,
+  wrapped,
+} from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
-import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
+import { MARGIN, STATIC_WIDTH, SUBTITLE_SIZE, TEMPLATE } from './grammar/template';
 import { saveFile } from './save-file';
-import { toPng } from './static/png';
+import { imageHtml, inlineSvg } from './static/page-svg';
+import { toPng, toSmallPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
 import type { Table } from './table';
 
@@ -20,11 +33,16 @@ interface FigureParts extends Drawing {
 export interface Figure extends FigureParts {
   /** Returns the same figure with one more line below its subtitle. */
   withNote(note: string): Figure;
-  /** Returns plotly's figure, as wide as the static picture. */
+  /**
+   * Returns plotly's figure, as wide as the static picture. As a cell's value it is interactive: the mouse shows the names and
+   * the numbers of marks. JupyterLab needs the Python package plotly for this.
+   */
   toPlotly(): PlotlyFigure;
   /** Draws a static picture, 800 pixels wide. */
   toSvg(theme?: Theme): string;
   toPng(theme?: Theme): Buffer;
+  /** Returns the picture as a page's HTML, as wide as the page, whose colours follow a light or dark page. */
+  toHtml(): string;
   toCsv(): string;
   /**
    * Writes the figure into a file. The ending of the file's name chooses the form: .png and .svg are pictures, .json is
@@ -53,6 +71,7 @@ export interface PlotlyFigure {
   readonly data: readonly Trace[];
   readonly layout: Readonly<Record<string, unknown>>;
   readonly config: Readonly<Record<string, unknown>>;
+  [DISPLAY]?(): DisplayBundle;
 }
 
 /** Options with which a figure is saved. */
@@ -68,30 +87,47 @@ export type Title = string | readonly string[];
 interface FigureWords extends Omit<FigureParts, 'title' | 'quantities'> {
   /** Of several wordings, the first that fits is the figure's title. */
   readonly title: Title;
+  /** The name of the run that the figure is about: the title begins with it, if there is room. */
+  readonly runName?: string;
   readonly quantities?: Quantities;
 }
 
 /** Makes a figure. */
-export function createFigure(figure: FigureWords): Figure {
-  const title = titleOf(figure.title);
-  const parts: FigureParts = { quantities: {}, ...figure, title };
-  const { subtitle, table } = parts;
+export function createFigure({ title: wordings, runName = '', ...figure }: FigureWords): Figure {
+  const title = titleOf(wordings, runName);
+  const parts = withWrappedSubtitle({ quantities: {}, ...figure, title });
+  const { table } = parts;
   return {
     ...parts,
     withNote: (note) => createFigure(addNote(parts, note)),
-    toPlotly: () => plotlyOf(parts),
+    toPlotly: () => shownByPlotly(plotlyOf(parts), textOf(parts)),
     toSvg: (theme = LIGHT) => toSvg(parts, theme),
     toPng: (theme = LIGHT) => toPng(toSvg(parts, theme)),
+    toHtml: () => inlineSvg(parts),
     toCsv: () => table.toCsv(),
     save: (file, options = {}) => saveFigure(parts, file, options),
     frame: () => table.frame(),
     [DISPLAY]: () => ({
-      'application/vnd.plotly.v1+json': plotlyOf(parts),
-      // Notebooks show this picture until plotly draws the figure. See [Note: figures on paper].
-      'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
-      'text/plain': `${title}\n${plain(subtitle)}\n${table.toText()}`,
+      'text/html': imageHtml(parts),
+      // For programs that show no HTML, such as LaTeX.
+      'image/png': toSmallPng(toSvg(parts, LIGHT), PNG_SCALE).toString('base64'),
+      'text/plain': textOf(parts),
     }),
   };
+}
+
+/** Pixels of a notebook's PNG per pixel of the figure. */
+const PNG_SCALE = 2;
+
+function textOf({ title, subtitle, table }: FigureParts): string {
+  return `${title}\n${plain(subtitle)}\n${table.toText()}`;
+}
+
+/** Makes a notebook show plotly's figure. The method is not enumerable, because plotly's figure is also written as JSON. */
+function shownByPlotly(figure: PlotlyFigure, text: string): PlotlyFigure {
+  return Object.defineProperty(figure, DISPLAY, {
+    value: (): DisplayBundle => ({ 'application/vnd.plotly.v1+json': figure, 'text/plain': text }),
+  });
 }
 
 function saveFigure(parts: FigureParts, file: string, { dark = false }: SaveOptions): void {
@@ -134,20 +170,54 @@ function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<strin
 const NOTE_HEIGHT = 16;
 
 function addNote(parts: FigureParts, note: string): FigureParts {
-  const { layout, subtitle } = parts;
-  const top = (layout.margin?.t ?? MARGIN.t) + NOTE_HEIGHT;
+  return { ...withRoom(parts, 1), subtitle: `${parts.subtitle}<br>${note}` };
+}
+
+/** Adds room for lines of the subtitle above the plot. */
+function withRoom(parts: FigureParts, numLines: number): FigureParts {
+  const { layout } = parts;
+  const room = numLines * NOTE_HEIGHT;
+  const top = (layout.margin?.t ?? MARGIN.t) + room;
   return {
     ...parts,
-    subtitle: `${subtitle}<br>${note}`,
-    layout: { ...layout, height: layout.height + NOTE_HEIGHT, margin: { ...layout.margin, t: top } },
+    layout: { ...layout, height: layout.height + room, margin: { ...layout.margin, t: top } },
   };
+}
+
+/** The pixels that a line of the subtitle may have in our font; the font of a page may be a tenth wider. */
+const SUBTITLE_WIDTH = (STATIC_WIDTH - 16) / 1.1;
+
+/** Breaks lines of the subtitle that are wider than the picture, at spaces. */
+function withWrappedSubtitle(parts: FigureParts): FigureParts {
+  const before = parts.subtitle.split('<br>');
+  const lines = before.flatMap(wrappedLine);
+  return lines.length === before.length
+    ? parts
+    : { ...withRoom(parts, lines.length - before.length), subtitle: lines.join('<br>') };
+}
+
+function wrappedLine(line: string): string[] {
+  if (hasFullWidth(line)) return wrapped(line, SUBTITLE_SIZE, SUBTITLE_WIDTH);
+  const lines: string[] = [];
+  for (const word of line.split(' ')) {
+    const longer = `${lines.at(-1) ?? ''} ${word}`;
+    const hasRoom = lines.length > 0 && textWidth(longer, SUBTITLE_SIZE) <= SUBTITLE_WIDTH;
+    if (hasRoom) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 const MAX_TITLE = 75;
 
-/** Returns the first wording that fits into a title; if no wording fits, cuts the last wording. */
-function titleOf(title: Title): string {
-  if (typeof title === 'string') return title;
-  const fitting = title.find((wording) => firstColumns(wording, MAX_TITLE) === wording);
+/**
+ * Returns the first wording that fits into a title after the run's name, else without it; if no wording fits, cuts the last
+ * wording.
+ */
+function titleOf(title: Title, runName: string): string {
+  const wordings = typeof title === 'string' ? [title] : title;
+  const named = wordings.map((wording) => (wording.includes(runName) ? wording : `${runName} · ${wording}`));
+  const fitting = [...named, ...wordings].find((wording) => firstColumns(wording, MAX_TITLE) === wording);
+  if (typeof title === 'string') return fitting ?? title;
   return fitting ?? `${firstColumns(title.at(-1) ?? '', MAX_TITLE - 1)}…`;
 }

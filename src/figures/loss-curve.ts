@@ -97,7 +97,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       ? shown.map(lastLoss)
       : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({
-    title: findingOf(series, shown),
+    ...titleOf(series, shown),
     subtitle: subtitleOf(shown, options),
     ...plot({ ...FRAME, right, pixels: pixels + below }, [
       {
@@ -141,6 +141,13 @@ function tableOf(shown: readonly Shown[], hasValidation: boolean) {
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
   return Math.min(330, VALUE_ROOM + widestLabel(shown.map(({ name }) => name)));
+}
+
+/** Returns the title; that of a single run begins with the run's name. */
+function titleOf(series: readonly LossSeries[], shown: readonly Shown[]) {
+  const [first, ...rest] = shown;
+  const title = findingOf(series, shown);
+  return first === undefined || rest.length > 0 ? { title } : { title, runName: first.name };
 }
 
 function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {

@@ -26,8 +26,8 @@ export interface MemoryScales {
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
 
 /**
- * Says which hatched bytes are freed within the step; '' if none are freed. Under DDP, bytes of a hatched cause (whole
- * parameters) remain after the step.
+ * Says that hatched bytes are freed within the step, and which hatched causes also hold bytes after it; '' if none are freed.
+ * Under DDP, whole parameters remain after the step.
  */
 export function hatchText(records: readonly StepRecord[]): string {
   const hatched = STACK_ORDER.filter((cause) => CAUSE_FILL[cause].pattern !== undefined);
@@ -35,7 +35,8 @@ export function hatchText(records: readonly StepRecord[]): string {
     hatched.filter((cause) => records.some((record) => of(record)[cause] > 0));
   const [kept, seen] = [held(memoryAtRest), held(memoryAtPeak)];
   if (seen.every((cause) => kept.includes(cause))) return '';
-  return ` Hatched: freed${kept.length === 0 ? ' within the step' : `, except ${listed(kept)}`}.`;
+  const more = kept.length === 1 ? ' also holds' : ' also hold';
+  return ` Hatched: freed within the step${kept.length === 0 ? '' : `; ${listed(kept)}${more} bytes after it`}.`;
 }
 
 /** Draws memory over time as stacked areas, one per cause; `extra` is part of the hover text. */

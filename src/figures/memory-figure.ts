@@ -12,7 +12,7 @@ import { STATIC_WIDTH } from './grammar/template';
 import { hatchText } from './memory-areas';
 import { memorySpaces, memoryTimeline } from './memory-timeline';
 import { peakQuantities, type RankPeak, ranksFinding } from './memory-words';
-import { type RunView, recordsOfStep } from './run-view';
+import { nameOf, type RunView, recordsOfStep } from './run-view';
 import { type Cases, extremes } from './runs';
 import { createTable } from './table';
 
@@ -68,6 +68,7 @@ export function memoryRanks(run: RunView, step?: number): Figure {
   const rankTitle = isWide ? {} : titled('rank', 4);
   const range = [-0.6, peaks.length - 0.4] as const;
   return createFigure({
+    runName: nameOf(run),
     title: ranksFinding(peaks, run.world, scale),
     subtitle: subtitleOf(peaks, run, [first, ...rest]),
     ...plot({ ...FRAME, foot: isWide ? 30 : 44, legend: 'plot', barmode: 'stack' }, [

@@ -30,7 +30,7 @@ import {
 } from './memory-areas';
 import { type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
 import { caseFinding, peakFinding, peakQuantities, spacesFinding } from './memory-words';
-import type { RunView } from './run-view';
+import { nameOf, type RunView } from './run-view';
 import { type Cases, casesOf, extremes, type Runs, stepsText, worldsText } from './runs';
 import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
@@ -80,7 +80,8 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
     };
   };
   return createFigure({
-    title: peakFinding(atPeak, leftAtPeak(record), run.world),
+    runName: nameOf(run),
+    title: peakFinding(atPeak, leftAtPeak(record), run.world).wordings,
     subtitle: `${placeOf(run, record)}.${missingText(record)}${others.text}${hatchText([record])}`,
     ...plotCases([memoryCase], ALONE, scales, over, { beside }),
     table: tableOf(record, memoryCase.device),
@@ -93,6 +94,7 @@ export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const memoryCase = memoryCaseOf(run.strategy, run, choice);
   const scales = scalesOf(mostOf([memoryCase], SPACES), memoryCase.seconds);
   return createFigure({
+    runName: nameOf(run),
     title: spacesFinding(memoryCase),
     subtitle: `Held bytes. ${placeOf(run, memoryCase.record)}: device above host, same scale.${hatchText([memoryCase.record])}`,
     ...plotCases([memoryCase], SPACES, scales, () =>

@@ -26,25 +26,45 @@ const GROUPS: readonly CauseGroup[] = [
   [['batch'], 'the batch', 'a smaller batch would lower it'],
 ];
 
+/** What most of a peak is: wordings of this finding, the longest first, and its words. */
+interface PeakFinding {
+  readonly wordings: readonly string[];
+  /** The share of the peak, as '72%', and the name of the causes that have it. */
+  readonly share: string;
+  readonly name: string;
+}
+
 /**
- * Returns a long and a short wording, as "80% of the peak is activations and temporaries: unchanged by sharding". `leftBytes`
- * are the bytes of temporaries that a cell has not disposed.
+ * Says what most of a peak is, as "80% of the peak is activations and temporaries: unchanged by sharding". `leftBytes` are the
+ * bytes of temporaries that a cell has not disposed.
  */
-export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number): readonly [string, string] {
+export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number): PeakFinding {
   const total = totalBytes(held);
-  if (total === 0) return ['Nothing was held on the device', 'Nothing was held on the device'];
+  if (total === 0) return { wordings: ['Nothing was held on the device'], share: '0%', name: 'nothing' };
   const atPeak = { ...held, temp: held.temp - leftBytes };
   const bytesOf = ([causes]: CauseGroup): number => sumOf(causes, (cause) => atPeak[cause]);
   const largest = GROUPS.reduce((a, b) => (bytesOf(b) > bytesOf(a) ? b : a));
-  const [causes, name, measure] = largest;
+  const [causes, groupName, measure] = largest;
   // Titles are plain text, without escapes.
-  const shareOf = (bytes: Bytes): string => `${unescaped(percent(bytes / total))} of the peak is`;
+  const shareOf = (bytes: Bytes): string => unescaped(percent(bytes / total));
   if (leftBytes > bytesOf(largest)) {
-    const share = `${shareOf(leftBytes)} results of earlier passes`;
-    return [`${share}: tf.tidy would free them`, share];
+    const [share, name] = [shareOf(leftBytes), 'results of earlier passes'];
+    const sentence = `${share} of the peak is ${name}`;
+    return { wordings: [`${sentence}: tf.tidy would free them`, sentence], share, name };
   }
-  const share = `${shareOf(bytesOf(largest))} ${causes === ACTIVATIONS ? activationName(atPeak) : name}`;
-  return [`${share}: ${causes === STATES && world === 1 ? 'sharding would lower it' : measure}`, share];
+  const isActivations = causes === ACTIVATIONS;
+  const name = isActivations ? activationName(atPeak) : groupName;
+  const share = shareOf(bytesOf(largest));
+  const sentence = `${share} of the peak is ${name}`;
+  return {
+    wordings: [
+      `${sentence}: ${causes === STATES && world === 1 ? 'sharding would lower it' : measure}`,
+      ...(isActivations ? [`${share} of the peak is unsharded ${name}`] : []),
+      sentence,
+    ],
+    share,
+    name,
+  };
 }
 
 /** Names activations, temporaries or both, depending on which of them are more than a hundredth of the peak. */
@@ -111,6 +131,7 @@ export function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase
   }
   return [
     `The host peaks at ${inUnit(hostPeak, scale)} (${listed(causesIn(host))}); ${peak}`,
+    `The host peaks at ${inUnit(hostPeak, scale)} (${listed(causesIn(host))}), the device at ${inUnit(devicePeak, scale)}`,
     `The host peaks at ${inUnit(hostPeak, scale)}; ${peak}`,
   ];
 }
@@ -208,8 +229,16 @@ export function ranksFinding(peaks: Cases<RankPeak>, world: number, scale: Scale
     const cause = STACK_ORDER[growth.indexOf(Math.max(...growth))];
     return [`Rank ${top.rank} needs ${factor} the memory of rank ${low.rank}: ${cause} differs most`];
   }
-  const [finding, shorter] = peakFinding(top.bytes, top.leftBytes, world);
-  if (peaks.length === 1) return [finding, shorter];
+  const { wordings, share, name } = peakFinding(top.bytes, top.leftBytes, world);
+  if (peaks.length === 1) return wordings;
   const same = most === least ? 'exactly the same peak' : 'the same peak within 5%';
-  return [`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter];
+  const peak = inUnit(most, scale);
+  const about = most === least ? '' : 'about ';
+  return [
+    `All ranks have ${same}: ${peak}; ${share} is ${name}`,
+    `All ranks peak at ${about}${peak}; ${share} is ${name}`,
+    `Each rank peaks at ${about}${peak}: ${share} ${name}`,
+    `Ranks peak at ${about}${peak}: ${share} ${name}`,
+    ...wordings,
+  ];
 }

@@ -20,7 +20,7 @@ import { bars, note } from './grammar/marks';
 import { type Fill, NEUTRAL_FILL, PHASE_FILL, WAIT_FILL, WAIT_OUTLINE } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { type RunView, recordsOfStep } from './run-view';
+import { nameOf, type RunView, recordsOfStep } from './run-view';
 import { lastSteps, typicalStep } from './step-times';
 import { createTable } from './table';
 
@@ -35,7 +35,7 @@ interface GanttPanel {
 
 /**
  * Draws a pipeline's step twice, with a row per rank: as the schedule predicts the step for equal stages, and as the step ran.
- * Ranks share cores, so an idle rank speeds the other ranks up. Therefore "as it ran" replays the CPU time of each action
+ * Ranks share cores, so an idle rank speeds the other ranks up. Therefore the second panel replays the CPU time of each action
  * through the schedule, as if each rank had a core. Without `step`, these times are medians over the last steps with the same
  * schedule. Throws: CONFIG if the step has no pipeline.
  */
@@ -60,7 +60,7 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
       unit: { divisor: 1, text: 'time of one forward' },
     },
     {
-      name: 'As it ran',
+      name: 'Replayed with a core per rank',
       replayed: ran,
       unit: { divisor: scale.divisor, text: `${scale.unit} of CPU time, replayed with a core per rank` },
     },
@@ -70,12 +70,13 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
     ...(numAlike === 1 ? [] : [` A row is the mean of ${numAlike} ranks.`]),
   ].join('');
   return createFigure({
+    runName: nameOf(run),
     title: [
       `${numMicrobatches} ${numMicrobatches === 1 ? 'microbatch' : 'microbatches'} on ${numRanks} ${virtualStages > 1 ? `× ${virtualStages} ` : ''}stages: ranks are idle for ${unescaped(percent(ran.bubble))} of the step`,
     ],
     subtitle:
       `${run.strategy}, step ${records[0].step}, ${counted(run.world, 'rank')}${run.note === undefined ? '' : `, ${safe(run.note)}`}.${merged}<br>` +
-      `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.${unequalText(byRank)}`,
+      `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as replayed.${unequalText(byRank)}`,
     ...plotGantt(panels, byRank, names),
     quantities: {
       bubble: quantity(ran.bubble * 100, '%', (share) => `ranks are idle for ${share} of the step`),

@@ -14,6 +14,7 @@ import { describePoint, describePosition } from './player/point-words';
 import { processTable } from './process-table';
 import { lossesOf } from './run-view';
 import type { Runs } from './runs';
+import { compareTime } from './time-compare';
 import { trafficMatrix } from './traffic-matrix';
 
 /** The figures of one run, by their subject. */
@@ -37,6 +38,7 @@ const COMPARISONS = {
   memoryTimeline: compareMemoryTimeline,
   timeline: compareTimeline,
   comm: compareComm,
+  time: compareTime,
   loss: (runs: Runs): Figure =>
     lossCurve(
       Object.entries(runs).map(([name, run]) => ({

@@ -6,6 +6,8 @@ import type { RunForecast } from '../planner';
 export interface RunView {
   /** The strategy's name, as in the config. */
   readonly strategy: string;
+  /** The run's name in titles. Default: the strategy. */
+  readonly name?: string;
   readonly world: number;
   /**
    * Step records of all ranks, in any order. A long run has only the records of the newest steps and of the step that a caller
@@ -24,6 +26,11 @@ export interface RunView {
   readonly note?: string;
   /** The number of consecutive ranks per node; omitted if the job has no nodes. */
   readonly ranksPerNode?: number;
+}
+
+/** Returns the run's name in titles of figures. */
+export function nameOf({ name, strategy }: RunView): string {
+  return name ?? strategy;
 }
 
 /** Losses of consecutive steps; NaN if a step is missing. */

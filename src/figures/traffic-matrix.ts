@@ -9,7 +9,7 @@ import { bars, dots, endLabel, note } from './grammar/marks';
 import { CAUSE_FILL, type Fill, hatch, inkOn, NEUTRAL, NEUTRAL_FILL } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation, MarkerSymbol } from './grammar/plotly';
-import { type RunView, recordsOfStep } from './run-view';
+import { nameOf, type RunView, recordsOfStep } from './run-view';
 import { typicalStep } from './step-times';
 import { createTable } from './table';
 
@@ -61,6 +61,7 @@ export function trafficMatrix(run: RunView, options: TrafficOptions = {}): Figur
   const place = run.ranksPerNode === undefined ? 'machine' : 'node';
   const view = viewOf(traffic, run.world, { ranksPerNode, place });
   return createFigure({
+    runName: nameOf(run),
     title: findingOf(view),
     subtitle: subtitleOf(run, view, records[0].step),
     ...plot(
@@ -105,7 +106,6 @@ function viewOf(
       const own = flows.filter((flow) => flow.axis === axis);
       const outside = sumOf(own, ({ from, to, bytes }) => (isInside(from, to, ranksPerNode) ? 0 : bytes));
       const bytes = sumOf(own, (flow) => flow.bytes);
-      const [cause = 'user'] = causes.get(axis) ?? [];
       return {
         axis,
         style: styleOf(axis),
@@ -113,7 +113,7 @@ function viewOf(
         bytes,
         outside,
         share: bytes / total,
-        carries: CAUSE_WORDS[cause],
+        carries: carriedText(causes.get(axis) ?? [], bytes),
       };
     })
     .sort((a, b) => b.bytes - a.bytes);
@@ -132,6 +132,18 @@ function viewOf(
     place,
     numNodes: Math.ceil(world / ranksPerNode),
   };
+}
+
+/**
+ * Says what the bytes of an axis are for, as markup: 'parameters', or 'parameters 88%' with the other causes in a second line.
+ * Causes with less than a hundredth of the bytes are left out.
+ */
+function carriedText(causes: readonly CausedBytes[], total: Bytes): string {
+  const seen = causes.filter(({ bytes }, i) => i === 0 || bytes >= total / 100);
+  const words = seen.map(({ cause, bytes }) => `${CAUSE_WORDS[cause]} ${percent(bytes / total)}`);
+  const [first = '', ...rest] = words;
+  if (rest.length === 0) return soft(CAUSE_WORDS[seen[0]?.cause ?? 'user']);
+  return `${soft(`${first},`)}<br>${soft(rest.join(', '))}`;
 }
 
 function findingOf({ axes, total, outside, world, numNodes, place }: View): Title {
@@ -287,7 +299,7 @@ function axesPanel({ axes, world, numNodes, place }: View): Panel {
     y: {
       domain: [0.94 - axes.length * ROW_SHARE, 0.94],
       ...rowAxis(
-        axes.map(({ style, carries }) => `${keyOf(style)}${strong(style.name)}${soft(`: ${carries}`)}`),
+        axes.map(({ style, carries }) => `${keyOf(style)}${strong(style.name)}${soft(':')} ${carries}`),
       ),
     },
     data: axes.flatMap(({ style, bytes, outside }, at) => [
@@ -360,11 +372,17 @@ interface Flow {
   readonly bytes: Bytes;
 }
 
+/** The bytes that all ranks receive for one cause. */
+interface CausedBytes {
+  readonly cause: CommCause;
+  readonly bytes: Bytes;
+}
+
 /** The traffic between ranks in one step. */
 export interface Traffic {
   readonly flows: readonly Flow[];
   /** The causes of each axis's bytes; the cause with the most bytes is first. */
-  readonly causes: ReadonlyMap<string, readonly CommCause[]>;
+  readonly causes: ReadonlyMap<string, readonly CausedBytes[]>;
   /**
    * Each rank's position on each axis (the rank's index in the axis's group). The groups of the last axis have neighbouring
    * ranks.
@@ -402,8 +420,8 @@ export function trafficOf(records: readonly StepRecord[]): Traffic {
     }
   }
   const byStride = [...coordinates].sort(([a], [b]) => (strides.get(b) ?? 0) - (strides.get(a) ?? 0));
-  const mostFirst = (byCause: ReadonlyMap<CommCause, Bytes>): CommCause[] =>
-    [...byCause].sort((a, b) => b[1] - a[1]).map(([cause]) => cause);
+  const mostFirst = (byCause: ReadonlyMap<CommCause, Bytes>): CausedBytes[] =>
+    [...byCause].map(([cause, bytes]) => ({ cause, bytes })).sort((a, b) => b.bytes - a.bytes);
   return {
     flows: [...flows.values()],
     causes: new Map([...causes].map(([axis, byCause]) => [axis, mostFirst(byCause)])),

@@ -114,7 +114,7 @@ export function waitFinding({ part }: RunView, records: readonly StepRecord[], s
   const { divisor, unit } = timeScale(seconds);
   const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
   if (totalWait(waits) < seconds / 200) return [`Ranks hardly wait: ${cost}`];
-  return [`Ranks wait ${cost} on average${mostlyFor(waits)}`];
+  return [`Ranks wait ${cost} on average${mostlyFor(waits)}`, `Ranks wait ${cost}${mostlyFor(waits)}`];
 }
 
 /** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */
@@ -133,7 +133,7 @@ export function waitSubtitle(
     totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
   return (
     `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
-    `Upper lane: main thread. Lower: wire.${said}`
+    `Upper lane: main thread (white: outside of its phases). Lower: wire.${said}`
   );
 }
 
@@ -147,8 +147,9 @@ function areKnown(cases: readonly TimelineCase[]): boolean {
 }
 
 /**
- * Compares the runs that wait least and most. If their waits for the wire, which settings can change, differ clearly, compares
- * these waits; if not, compares all waits. Claims no difference if a run has few steps, or if the middle halves of both runs'
+ * Compares the runs that wait least and most. If their waits for the wire, which settings can change, differ clearly and are
+ * not a small part of all waits, compares these waits; if not, compares all waits. If the run that waits least for the wire
+ * waits clearly longer in all, says both. Claims no difference if a run has few steps, or if the middle halves of both runs'
  * waits overlap.
  */
 export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
@@ -158,8 +159,32 @@ export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
     const measured = counted(fewest, 'measured step');
     return [`Too few steps to compare times: ${measured}, ${LEAST_STEPS} are needed`];
   }
-  const wireFinding = areKnown(cases) ? clearFinding(cases, wireWaits, ' for the wire') : undefined;
-  return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
+  const isWire = areKnown(cases) && cases.some(({ times }) => isLargePart(times.waits.wire, times.wait));
+  const wireFinding = isWire ? clearFinding(cases, wireWaits, ' for the wire') : undefined;
+  if (wireFinding === undefined) return clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
+  return contraryFinding(cases) ?? wireFinding;
+}
+
+/** Waits for the wire are compared only if they are at least this share of all waits of a run. */
+const LEAST_WIRE_SHARE = 0.1;
+
+function isLargePart(part: Spread, whole: Spread): boolean {
+  return part.median >= whole.median * LEAST_WIRE_SHARE;
+}
+
+/** Says that the run that waits least for the wire waits longer in all; undefined if that is not so. */
+function contraryFinding(cases: Cases<TimelineCase>): Title | undefined {
+  const { least, most } = extremes(cases, (timelineCase) => wireWaits(timelineCase).median);
+  const [before, after] = [allWaits(most), allWaits(least)];
+  if (after.median < before.median || !areApart(before, after)) return undefined;
+  const { divisor, unit } = timeScale(after.median);
+  const [longer, shorter] = [after, before].map((spread) => short(spread.median / divisor));
+  const inAll = `${longer} instead of ${shorter} ${unit}${least.per}`;
+  return [
+    `${quoted(least.name)} waits longer, ${inAll}, though less for the wire`,
+    `${quoted(least.name)} waits longer, though less for the wire`,
+    'The run that waits least for the wire waits longer in all',
+  ];
 }
 
 /** Returns the runs with the lowest and the highest median, and these medians as texts in one unit; the highest has the unit. */

@@ -194,7 +194,8 @@ function isRich(bundle: MimeBundle): boolean {
 }
 
 function pre(text: string, style: string): string {
-  return `<pre style="margin:0;${style}">${ink.escapeHtml(text)}</pre>`;
+  // JupyterLab breaks lines of a <pre> within words.
+  return `<pre style="margin:0;word-break:normal;overflow-wrap:anywhere;${style}">${ink.escapeHtml(text)}</pre>`;
 }
 
 /** Time between two redraws while outputs arrive. */

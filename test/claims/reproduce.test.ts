@@ -114,8 +114,7 @@ test('reproduced tables, plans, recommendations and claims are saved as CSV, LaT
     reproduced: /row & run & stated & unit there & published \(s\) & predicted \(s\) &/,
     plan: / & cause & time \(s\) & bytes \(GB\) & share \(\\%\) \\\\/,
     generation: /memory & bytes \(GB\) \\\\/,
-    recommended:
-      /family & hardware & layout & iteration \(s\) & up to \(s\) & MFU \(\\%\) & peak \(GB\) & why/,
+    recommended: /family & layout & iteration \(s\) & up to \(s\) & MFU \(\\%\) & peak \(GB\) & why/,
     claims: /claim & documented & found & verdict & why/,
   };
   try {

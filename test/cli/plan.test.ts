@@ -56,7 +56,7 @@ test("a plan's text shows the breakdown by cause, the range, assumptions and the
   );
   assert.match(stdout, /^time +matmuls +\d/m);
   assert.match(stdout, /^memory +activations +\d/m);
-  assert.match(stdout, /^iteration .* to .*; peak .* to .*, in the .*, on pipeline stage 0$/m);
+  assert.match(stdout, /^iteration .* to .*; peak .* to .*, in the .*[a-z]$/m);
   assert.match(stdout, /^largest assumption: /m);
   assert.match(stdout, /USD per million tokens, at 6\.88 USD per GPU hour \(Amazon EC2/);
 });

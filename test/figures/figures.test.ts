@@ -3,7 +3,9 @@ import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { metadataOf } from '../../src/cell/excerpt';
 import { DISPLAY } from '../../src/core/display';
+import type { Figure } from '../../src/figures/figure';
 import { DARK, escapeHtml, LIGHT } from '../../src/figures/grammar/ink';
+import { darkSvg } from '../../src/figures/static/page-svg';
 import { OWN_FONTS } from '../../src/figures/static/png';
 import { digestOf } from './digest';
 import { gallery } from './gallery';
@@ -52,15 +54,62 @@ for (const [name, figure] of figures) {
   });
 }
 
-test('a notebook gets a plotly figure as wide as its PNG, and a text', () => {
+test('a notebook gets an SVG as wide as the page, a PNG with two pixels per pixel, and a text', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
   const bundle = figure[DISPLAY]();
-  assert.deepEqual(Object.keys(bundle), ['application/vnd.plotly.v1+json', 'image/png', 'text/plain']);
+  assert.deepEqual(Object.keys(bundle), ['text/html', 'image/png', 'text/plain']);
+  const html = String(bundle['text/html']);
+  assert.ok(html.startsWith(`<img alt="${escapeHtml(figure.title)}. `), html.slice(0, 200));
+  const svg = svgOf(figure);
+  assert.match(svg, /^<svg [^>]*class="shardlab-figure" width="100%"[^>]* viewBox="0 0 800 \d+"/);
+  assert.doesNotMatch(svg, /<svg [^>]* height=/);
   const png = Buffer.from(String(bundle['image/png']), 'base64');
   assert.equal(png.subarray(1, 4).toString(), 'PNG');
   const { width, height } = figure.toPlotly().layout;
-  assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], [width, height]);
+  assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], [Number(width) * 2, Number(height) * 2]);
   assert.ok(String(bundle['text/plain']).startsWith(figure.title));
+});
+
+test("as a cell's value, plotly's figure is interactive, and its JSON has only what plotly needs", () => {
+  const [, figure] = figures[0] ?? assert.fail('no figure');
+  const plotlyFigure = figure.toPlotly();
+  const bundle = plotlyFigure[DISPLAY]?.() ?? assert.fail('plotly shows nothing');
+  assert.deepEqual(Object.keys(bundle), ['application/vnd.plotly.v1+json', 'text/plain']);
+  assert.deepEqual(Object.keys(plotlyFigure), ['data', 'layout', 'config']);
+});
+
+/** The SVG that a notebook shows. */
+function svgOf(figure: Figure): string {
+  const [, data = ''] =
+    /src="data:image\/svg\+xml;base64,([^"]*)"/.exec(String(figure[DISPLAY]()['text/html'])) ?? [];
+  return Buffer.from(data, 'base64').toString();
+}
+
+/** Applies the style sheet of a picture as a browser with a dark page does. */
+function onDarkPage(svg: string): string {
+  const [, rules = ''] = /<style>@media \(prefers-color-scheme:dark\)\{(.*)\}<\/style>/.exec(svg) ?? [];
+  const colors = [...rules.matchAll(/\[(\w+="[^"]*")\]\{(\w+):([^}]*)\}/g)];
+  const plainSvg = svg
+    .replace(/<style>.*<\/style>/, '')
+    .replace(/(class="paper"[^>]* fill=")[^"]*/, `$1${/\.paper\{fill:([^}]*)\}/.exec(rules)?.[1]}`);
+  return colors.reduce(
+    (text, [, attribute = '', key, color]) => text.replaceAll(` ${attribute}`, ` ${key}="${color}"`),
+    plainSvg,
+  );
+}
+
+test('on a dark page, a picture has the colours of the picture for dark pages', () => {
+  // Hatches have other names there, and dark pictures have the grid of light ones.
+  const common = (svg: string): string =>
+    svg
+      .replace(/<svg [^>]*>/, '')
+      .replaceAll(/hatch-?\w*?-?(\d+)(?=[")])/g, 'hatch$1')
+      .replaceAll('rgba(190,190,190,', 'rgba(128,128,128,');
+  for (const [name, figure] of figures) {
+    const wanted = common(figure.toSvg(DARK));
+    assert.ok(common(onDarkPage(svgOf(figure))) === wanted, name);
+    assert.ok(common(darkSvg(svgOf(figure))) === wanted, name);
+  }
 });
 
 test('a picture and an interactive figure have the same background and text colours', () => {
@@ -110,6 +159,7 @@ const GOLDEN = [
   'compare-memory',
   'comm-timeline-4',
   'comm-causes-4',
+  'compare-time',
   'compare-timeline',
   'compare-comm-tokens',
   'compare-comm',

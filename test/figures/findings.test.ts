@@ -62,8 +62,8 @@ test('only bytes that are freed within the step are said to be so', () => {
   );
   // The simulated batch is the same in each step.
   assert.deepEqual(texts, [
-    ' Hatched: freed, except batch.',
-    ' Hatched: freed, except batch and param.full.',
+    ' Hatched: freed within the step; batch also holds bytes after it.',
+    ' Hatched: freed within the step; batch and param.full also hold bytes after it.',
   ]);
 });
 
@@ -153,7 +153,7 @@ test('tokens per step are a median, as the times beside them are', () => {
 test('bytes that differ between ranks are a mean, and are not said of each rank', () => {
   const run = runOf([1]);
   const even = commCauses(run);
-  assert.match(even.title, /^Each rank receives /);
+  assert.match(even.title, / · Each rank receives /);
   assert.match(even.quantities.wireMB?.says('1 MB') ?? '', /^each rank receives 1 MB per step$/);
   const pipeline = run.records.map((record) => ({
     ...record,
@@ -163,7 +163,7 @@ test('bytes that differ between ranks are a mean, and are not said of each rank'
     })),
   }));
   const uneven = commCauses({ ...run, records: pipeline });
-  assert.match(uneven.title, /^On average a rank receives .* per step; /);
+  assert.match(uneven.title, / · On average a rank receives .* per step, /);
   assert.match(uneven.quantities.wireMB?.says('1 MB') ?? '', /^a rank receives 1 MB per step on average$/);
 });
 
@@ -215,7 +215,7 @@ test('a what-if that changes the tokens of an iteration shows the time of equall
   assert.equal(same?.isScaled, false);
   assert.equal(longer?.isScaled, true);
   assert.equal(Number(longer?.seconds).toPrecision(6), (plan(A100).seconds.value / 2).toPrecision(6));
-  assert.match(figure.subtitle, /Times are for 32,768 tokens\./);
+  assert.match(figure.subtitle.replaceAll('<br>', ' '), /Times are for 32,768 tokens\./);
 });
 
 test('the title of a what-if rounds numbers as its bars do', () => {

@@ -26,6 +26,17 @@ export function steps(scenario: Omit<Scenario, 'rank'>): RunView {
   return { ...(first ?? simulatedRun(scenario)), records: runs.flatMap(({ records }) => records) };
 }
 
+/** A run with twice the steps, whose times are multiplied by `factor` and differ a little. */
+export function slower(run: RunView, factor: number): RunView {
+  const records = [0, 1].flatMap((later) =>
+    run.records.map((record): StepRecord => {
+      const seconds = (record.end - record.start) * factor * (1 + (record.step % 3) * 0.01);
+      return { ...record, step: record.step + 4 * later, end: record.start + seconds };
+    }),
+  );
+  return { ...run, records };
+}
+
 export function stretched(record: StepRecord, factor: number): StepRecord {
   const { owners, atPeak } = record.memory;
   const grown = atPeak.map((bytes, i) =>

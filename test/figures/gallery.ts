@@ -22,6 +22,7 @@ import {
   parityOf,
   rounded,
   simulatedRun,
+  slower,
   steps,
   stretched,
 } from './gallery-runs';
@@ -106,6 +107,18 @@ export function gallery(): Record<string, Figure> {
     'compare-timeline': compareRuns(
       { 'no prefetch': { ...unprefetched, note: 'link 2 Gbit/s, 50 µs' }, forwardPrefetch: prefetched },
       'timeline',
+    ),
+    'compare-time': compareRuns(
+      { 'no prefetch': slower(prefetched, 1.4), forwardPrefetch: slower(prefetched, 1) },
+      'time',
+    ),
+    'compare-time-alike': compareRuns(
+      { one: slower(prefetched, 1), 'the same again': slower(prefetched, 1) },
+      'time',
+    ),
+    'compare-time-many': compareRuns(
+      { ...recomputed, [LONG]: long, nothing, tokens: accumulated(four) },
+      'time',
     ),
     'compare-timeline-alike': compareRuns({ one: prefetched, 'the same again': prefetched }, 'timeline'),
     'compare-timeline-one': compareRuns({ FULL_SHARD: four }, 'timeline'),

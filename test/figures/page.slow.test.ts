@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { DISPLAY } from '../../src/core/display';
 import type { Figure } from '../../src/figures/figure';
 import { STATIC_WIDTH } from '../../src/figures/grammar/template';
 import { valuesHere } from '../support/cases';
@@ -35,6 +36,23 @@ for (const [width, page] of [
       assert.deepEqual(faults, [], name);
       assert.equal(drawnWidth, STATIC_WIDTH, name);
       assert.equal(paper, 'rgb(255, 255, 255)', name);
+    }
+  });
+}
+
+for (const [scheme, paper] of [
+  ['light', [255, 255, 255]],
+  ['dark', [17, 17, 17]],
+  ['normal', [255, 255, 255]],
+] as const) {
+  test(`on a page whose color-scheme is ${scheme} a picture is as wide as the page, and its paper has the page's colour`, {
+    skip,
+  }, () => {
+    const { 'memory-ranks-4': figure } = FIGURES;
+    const html = String(figure?.[DISPLAY]()['text/html']);
+    for (const width of [760, 1080]) {
+      const page = `<body style="color-scheme:${scheme};margin:0;width:${width}px">${html}<script>${PAPER_IN_PAGE}</script>`;
+      assert.deepEqual(answerOf(page, 1600), { width, alt: figure?.title, paper });
     }
   });
 }
@@ -69,18 +87,23 @@ const NAMES = [
 ];
 
 function drawn(width: number, page: string, names: readonly string[]): Drawn[] {
+  const plotly = pathToFileURL(createRequire(__filename).resolve('plotly.js/dist/plotly-basic.js')).href;
+  const json = JSON.stringify(
+    Object.entries(figures(names)).map(([name, figure]) => ({ name, ...figure.toPlotly() })),
+  );
+  const script = `const figures = ${json.replaceAll('<', '\\u003c')};${IN_PAGE}`;
+  return answerOf(
+    `<body style="background:${page}"><script src="${plotly}"></script><script>${script}</script>`,
+    width,
+  ) as Drawn[]; // made by IN_PAGE
+}
+
+/** Opens a page in Chromium, and returns the answer that its script writes into it. */
+function answerOf(body: string, width: number): unknown {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-page-'));
   try {
     const file = join(folder, 'page.html');
-    const plotly = pathToFileURL(createRequire(__filename).resolve('plotly.js/dist/plotly-basic.js')).href;
-    const json = JSON.stringify(
-      Object.entries(figures(names)).map(([name, figure]) => ({ name, ...figure.toPlotly() })),
-    );
-    const script = `const figures = ${json.replaceAll('<', '\\u003c')};${IN_PAGE}`;
-    writeFileSync(
-      file,
-      `<!doctype html><meta charset="utf-8"><body style="background:${page}"><script src="${plotly}"></script><script>${script}</script>`,
-    );
+    writeFileSync(file, `<!doctype html><meta charset="utf-8">${body}`);
     const flags = [
       '--headless',
       '--no-sandbox',
@@ -96,14 +119,35 @@ function drawn(width: number, page: string, names: readonly string[]): Drawn[] {
     });
     const answer = /<pre id="found">(.*?)<\/pre>/s.exec(stdout)?.[1];
     assert.ok(answer !== undefined, stderr.slice(-2000));
-    return JSON.parse(Buffer.from(answer, 'base64').toString('utf8')) as Drawn[]; // made by IN_PAGE
+    return JSON.parse(Buffer.from(answer, 'base64').toString('utf8'));
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
+/** Writes a script's answer into the page. */
+const ANSWER = `
+const answerWith = (found) => {
+  const answer = document.createElement('pre');
+  answer.id = 'found';
+  answer.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
+  document.body.append(answer);
+};`;
+
+/** Runs in the page: measures its picture, and reads the colour of the picture's paper. */
+const PAPER_IN_PAGE = `${ANSWER}
+(async () => {
+  const picture = document.querySelector('img');
+  await picture.decode();
+  const context = document.createElement('canvas').getContext('2d');
+  document.body.append(context.canvas);
+  context.drawImage(picture, 0, 0, 300, 150);
+  const paper = [...context.getImageData(298, 148, 1, 1).data].slice(0, 3);
+  answerWith({ width: picture.getBoundingClientRect().width, alt: picture.alt.split('. ')[0], paper });
+})();`;
+
 /** Runs in the page: draws the figures, and measures where plotly put their texts. */
-const IN_PAGE = `
+const IN_PAGE = `${ANSWER}
 const faultsOf = (node) => {
   const area = node.getBoundingClientRect();
   const boxes = [...node.querySelectorAll('text')]
@@ -129,8 +173,5 @@ const faultsOf = (node) => {
     const { width } = node.querySelector('.main-svg').getBoundingClientRect();
     found.push({ name, width, paper, faults: faultsOf(node) });
   }
-  const answer = document.createElement('pre');
-  answer.id = 'found';
-  answer.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
-  document.body.append(answer);
+  answerWith(found);
 })();`;

@@ -25,8 +25,8 @@ test('the figure replays CPU times, and its bubble is that of the formula', () =
 
 test('the title says how long ranks are idle, the subtitle has the formula beside it', () => {
   const { title, subtitle } = pipelineGantt(pipelineRun('1f1b', FOUR));
-  assert.equal(title, '4 microbatches on 4 stages: ranks are idle for 43% of the step');
-  assert.match(subtitle, /\(p-1\)\/\(m\+p-1\) = 3\/7 = 43% by the formula, 43% as it ran/);
+  assert.equal(title, 'NO_SHARD · 4 microbatches on 4 stages: ranks are idle for 43% of the step');
+  assert.match(subtitle, /\(p-1\)\/\(m\+p-1\) = 3\/7 = 43% by the formula, 43% as replayed/);
 });
 
 test('a run without a pipeline has no such figure', () => {

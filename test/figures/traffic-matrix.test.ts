@@ -26,7 +26,7 @@ test('a rank receives from others what its record says, and the axes have the co
       ['tp', [0, 1, 0, 1, 0, 1, 0, 1]],
     ],
   );
-  assert.deepEqual(causes.get('tp')?.[0], 'activation');
+  assert.deepEqual(causes.get('tp')?.[0]?.cause, 'activation');
   const pairs = flows.filter(({ axis }) => axis === 'tp').map(({ from, to }) => [from, to]);
   assert.ok(pairs.length > 0 && pairs.every(([from = 0, to]) => (from ^ 1) === to));
 });

@@ -33,7 +33,7 @@ test('notebooks 00 to 08 have a Chinese pair, and every Chinese notebook has an 
 
 test('a Chinese notebook has the cells, code and outputs of the English one', async (t) => {
   const { pairedNotebook, englishPath } = await pairs;
-  const { notebookText } = await importScript<{ notebookText(notebook: Notebook): string }>('lean-notebook');
+  const { notebookText } = await importScript<{ notebookText(notebook: Notebook): string }>('notebook-text');
   for (const path of (await notebookInputs()).chineseFiles()) {
     await t.test(basename(path), () => {
       const stored = readFileSync(path, 'utf8');

@@ -3,24 +3,30 @@ import type { Notebook, Output } from './executed';
 
 /** A figure as a notebook stores it. */
 export interface StoredFigure {
+  /** The whole title. */
+  readonly heading: string;
+  /** The title without the run's name. */
   readonly title: string;
   readonly subtitle: string;
   readonly rows: readonly Readonly<Record<string, string>>[];
-  readonly bars: readonly StoredBars[];
-  readonly labels: string;
 }
-
-interface StoredBars {
-  readonly name: string;
-  readonly x: readonly number[];
-  readonly base: readonly number[];
-}
-
-const FIGURE = 'application/vnd.plotly.v1+json';
 
 /** Sentences of an executed notebook that its own numbers contradict, each with the reason. */
 export function falseSentences(notebook: Notebook): string[] {
-  return figuresOf(notebook).flatMap((figure) => CHECKS.flatMap((check) => check(figure)));
+  const figures = figuresOf(notebook);
+  return [
+    ...figures.flatMap((figure) => CHECKS.flatMap((check) => check(figure))),
+    ...equalHeadings(figures),
+  ];
+}
+
+/** Neighbouring figures with equal titles that name a run: a reader cannot tell them apart. */
+function equalHeadings(figures: readonly StoredFigure[]): string[] {
+  return figures.flatMap((figure, i) =>
+    figure.heading !== figure.title && figure.heading === figures[i + 1]?.heading
+      ? problem(figure, 'the next figure has the same title')
+      : [],
+  );
 }
 
 /** All figures of a notebook. */
@@ -36,19 +42,11 @@ export function textOf({ data }: Output): string {
 
 function figureOf(output: Output): StoredFigure[] {
   if (output.data?.['image/png'] === undefined) return [];
-  // Written by the library's own figures; a stored notebook has it only for timelines.
-  const plot = output.data[FIGURE] as { data: Record<string, unknown>[]; layout: object } | undefined;
-  const [title = '', subtitle = '', ...table] = textOf(output)
+  const [heading = '', subtitle = '', ...table] = textOf(output)
     .replace(/^step \d+\/\d+ .*\n/, '')
     .split('\n');
-  const spans = plot?.data.filter(({ type, base }) => type === 'bar' && Array.isArray(base)) ?? [];
-  const labels = JSON.stringify(plot?.layout ?? {});
-  return [{ title, subtitle, rows: rowsOf(table), bars: spans.map(barsOf), labels }];
-}
-
-function barsOf({ name, x, base }: Record<string, unknown>): StoredBars {
-  const numbers = (values: unknown): number[] => (Array.isArray(values) ? values.map(Number) : []);
-  return { name: String(name ?? '').replaceAll(/<[^>]+>/g, ''), x: numbers(x), base: numbers(base) };
+  const title = heading.replace(/^.*? · /, '');
+  return [{ heading, title, subtitle, rows: rowsOf(table) }];
 }
 
 /** Cells of a line under their headings; if the first cells are empty, under the last headings. */
@@ -79,10 +77,9 @@ type Check = (figure: StoredFigure) => string[];
 
 const problem = (figure: StoredFigure, why: string): string[] => [`"${figure.title}": ${why}`];
 
-const noBarBeforeZero: Check = (figure) => {
-  if (!figure.labels.includes('in the step')) return [];
-  const early = figure.bars.filter(({ name, base }) => name !== '' && base.some((at) => at < -1e-6));
-  return early.length === 0 ? [] : problem(figure, `bars of ${early[0]?.name} begin before the step`);
+const nothingBeforeZero: Check = (figure) => {
+  const early = figure.rows.find(({ startSeconds }) => number(startSeconds) < -1e-6);
+  return early === undefined ? [] : problem(figure, `${early.op} begins before the step`);
 };
 
 const comparedTimelines: Check = (figure) => {
@@ -104,6 +101,7 @@ const comparedTimelines: Check = (figure) => {
     if (!isRounded(low, value(least)) || !isRounded(high, value(most)) || value(least) >= value(most))
       found.push(...problem(figure, `the table has ${value(least)} and ${value(most)} ${unit}`));
   }
+  found.push(...contraryWaits(figure));
   if (
     subtitle.includes('in all runs a rank receives') &&
     new Set(rows.map(({ wireBytes }) => wireBytes)).size > 1
@@ -123,21 +121,31 @@ const comparedTimelines: Check = (figure) => {
   return found;
 };
 
+/** Checks a title that says that a run waits longer in all, though less for the wire. */
+const contraryWaits: Check = (figure) => {
+  const said = /^(?:"(.+)"|.*) waits longer.*less for the wire$/.exec(figure.title);
+  if (said === null) return [];
+  const by = (key: string) => figure.rows.map((row) => number(row[key]));
+  const [wire, all] = [by('wireWaitSeconds'), by('waitSeconds')];
+  const least = wire.indexOf(Math.min(...wire));
+  const isTrue = (all[least] ?? 0) > (all[wire.indexOf(Math.max(...wire))] ?? 0);
+  const isNamed = said[1] === undefined || figure.rows[least]?.run === said[1];
+  return isTrue && isNamed ? [] : problem(figure, `the table has waits ${all}, for the wire ${wire}`);
+};
+
 const oneTimeline: Check = (figure) => {
   const said = /^Ranks wait ([\d.]+) of [\d.]+ (?:m?s|µs)(?: on average)?(?:, mostly (for .*))?$/.exec(
     figure.title,
   );
   if (said === null || !figure.subtitle.includes('Upper lane')) return [];
-  const ranks = number(/(\d+) ranks?/.exec(figure.subtitle)?.[1]);
-  const sums = figure.bars
-    .filter(({ name }) => name.startsWith('waits '))
-    .map(({ name, x }) => ({ name, sum: x.reduce((a, b) => a + b, 0) / ranks }));
-  const total = sums.reduce((all, { sum }) => all + sum, 0);
-  const drawn = `the bars come to ${total.toFixed(2)}: ${sums.map(({ name, sum }) => `${name} ${sum.toFixed(2)}`)}`;
-  const top = sums.find(({ name }) => name === `waits ${said[2]}`)?.sum ?? total;
-  // Bars shorter than a span's border are merged: an error of a few per cent.
+  const waits = [
+    ...figure.subtitle.matchAll(/([\d.]+) (for (?:the wire|a peer|a core|wire, peer or core))/g),
+  ];
+  const total = waits.reduce((sum, [, value]) => sum + number(value), 0);
+  const top = waits.find(([, , kind]) => kind === said[2]);
   const isSame = Math.abs(number(said[1]) - total) <= 0.05 * total + 0.1;
-  return isSame && (said[2] === undefined || top > total * 0.45) ? [] : problem(figure, drawn);
+  const isMost = said[2] === undefined || number(top?.[1]) > total * 0.45;
+  return isSame && isMost ? [] : problem(figure, `the means in the subtitle add up to ${total}`);
 };
 
 const comparedMemoryOverTime: Check = (figure) => {
@@ -226,7 +234,7 @@ const counts: Check = (figure) => {
 };
 
 const CHECKS: readonly Check[] = [
-  noBarBeforeZero,
+  nothingBeforeZero,
   comparedTimelines,
   oneTimeline,
   comparedMemoryOverTime,

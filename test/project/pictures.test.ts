@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { DISPLAY } from '../../src/core/display';
 import type { Figure } from '../../src/figures/figure';
-import { LIGHT } from '../../src/figures/grammar/ink';
+import { DARK, LIGHT, plain } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
-import type { Drawing } from '../../src/figures/static/static-svg';
-import { toSvg } from '../../src/figures/static/static-svg';
+import { darkSvg, lightSvg } from '../../src/figures/static/page-svg';
 import { gallery } from '../figures/gallery';
+import { textsOf } from '../figures/svg-texts';
 import { type Notebook, notebookInputs } from '../notebooks/executed';
 import { importScript } from './scripts';
 import { ROOT, readFiles } from './sources';
@@ -17,12 +17,12 @@ import { ROOT, readFiles } from './sources';
 interface Still {
   readonly name: string;
   readonly alt: string;
-  readonly drawing: Drawing;
+  readonly svg: string;
 }
 
 interface Stills {
   stillsOf(paths: readonly string[]): readonly Still[];
-  drawingOf(plotly: unknown): Drawing;
+  stillPng(svg: string, theme: string): Buffer;
 }
 
 interface Page {
@@ -35,10 +35,6 @@ interface Film {
     readonly cell: number;
     readonly shots: readonly { readonly seconds: number }[];
   }[];
-}
-
-interface Lean {
-  leanNotebook(notebook: Notebook): Notebook;
 }
 
 const FOLDER = join(ROOT, 'docs', 'pictures');
@@ -113,33 +109,37 @@ test('the film has the shots of its scenes, runs for about ten seconds, and its 
   }
 });
 
-test('a stored figure is drawn again as the figure itself draws it, without the line about a guess', async () => {
-  const { drawingOf } = await stillsModule;
-  // Figures of empty runs lose axes that no trace uses, so they cannot be drawn again.
-  const whole = Object.entries(gallery()).filter(([, { layout, toPlotly }]) =>
-    Object.keys(layout).every((key) => key in toPlotly().layout),
-  );
-  assert.ok(whole.length > 30, `${whole.length} figures`);
-  for (const [name, figure] of whole) {
-    const again = (shown: Figure): string =>
-      toSvg(drawingOf(JSON.parse(JSON.stringify(shown.toPlotly()))), LIGHT);
-    assert.equal(again(figure), figure.toSvg(LIGHT), name);
-    for (const note of ['Answer: 7.', "Guess first: sl.guess('00.a', …)."])
-      assert.equal(again(figure.withNote(note)), figure.toSvg(LIGHT), name);
+test('a picture of a stored figure is the figure, without the line about a guess', async (context) => {
+  const { stillsOf, stillPng } = await stillsModule;
+  const figure = gallery()['comm-causes-4'] ?? assert.fail('no figure');
+  for (const note of ['Answer: 7.', "Guess first: sl.guess('00.a', …)."]) {
+    const [still] = stillsOf([fileOf(context, notebookOf(figure.withNote(note), ['picture:causes']))]);
+    assert.ok(still !== undefined && !still.svg.includes(note.slice(0, 7)));
+    assert.equal(still.alt, `${figure.title}. ${plain(figure.subtitle)}`);
+    assert.deepEqual(
+      textsOf(lightSvg(still.svg))
+        .map(({ text }) => text)
+        .filter((text) => text !== ''),
+      textsOf(figure.toSvg(LIGHT)).map(({ text }) => text),
+    );
+  }
+  const [still] = stillsOf([fileOf(context, notebookOf(figure, ['picture:causes']))]);
+  for (const [theme, colors] of Object.entries({ light: LIGHT, dark: DARK })) {
+    const png = stillPng(still?.svg ?? '', theme);
+    assert.equal(widthOf(png), WIDTH);
+    assert.ok((theme === 'dark' ? darkSvg : lightSvg)(still?.svg ?? '').includes(colors.background));
   }
 });
 
-test('a tagged cell keeps its interactive figure when it is stored; without a figure, and for a name twice, an error says what to do', async (context) => {
-  const { leanNotebook } = await importScript<Lean>('lean-notebook');
+test('for a tagged cell without a figure, and for a name twice, an error says what to do', async (context) => {
   const { stillsOf } = await stillsModule;
   const figure = lossCurve([{ name: '', losses: [3, 2.5, 2] }]);
-  const tagged = leanNotebook(notebookOf(figure, ['picture:loss']));
+  const tagged = notebookOf(figure, ['picture:loss']);
   const [still] = stillsOf([fileOf(context, tagged)]);
   assert.equal(still?.name, 'loss');
   assert.ok(still.alt.startsWith('The loss falls from 3.000 to 2.000'), still.alt);
-  const bare = leanNotebook(notebookOf(figure, []));
-  assert.deepEqual(stillsOf([fileOf(context, bare)]), []);
-  const lost = { cells: bare.cells.map((cell) => ({ ...cell, metadata: { tags: ['picture:loss'] } })) };
+  assert.deepEqual(stillsOf([fileOf(context, notebookOf(figure, []))]), []);
+  const lost = { cells: tagged.cells.map((cell) => ({ ...cell, outputs: [] })) };
   assert.throws(() => stillsOf([fileOf(context, lost)]), /has the tag picture:loss, but no figure/);
   const file = fileOf(context, tagged);
   assert.throws(() => stillsOf([file, file]), /Two cells have the tag picture:loss/);

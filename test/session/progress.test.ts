@@ -28,7 +28,13 @@ test('in the line of running and of finished steps, the speed is that of the tim
   });
   try {
     for (const keepsCurve of [false, true]) {
-      const progress = createProgress({ numSteps: 6, hasOwnLoss: false, keepsCurve, evaluations: () => [] });
+      const progress = createProgress({
+        numSteps: 6,
+        name: 'FULL_SHARD',
+        hasOwnLoss: false,
+        keepsCurve,
+        evaluations: () => [],
+      });
       for (const result of results) progress.show(result);
       progress.finish();
       if (!keepsCurve) line = texts.at(-1);
@@ -38,6 +44,9 @@ test('in the line of running and of finished steps, the speed is that of the tim
   }
   assert.match(texts[0] ?? '', /^step 1\/6 {2}loss 5\.0000 {2}100 tokens\/s {2}1000\.0 ms/);
   // Only a curve that is kept follows the line.
-  assert.match(line ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms$/);
-  assert.match(texts.at(-1) ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms\n/);
+  assert.match(line ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms {2}FULL_SHARD$/);
+  assert.match(
+    texts.at(-1) ?? '',
+    /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms {2}FULL_SHARD\n/,
+  );
 });

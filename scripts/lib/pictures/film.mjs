@@ -187,17 +187,10 @@ async function reach(page, cell, until) {
   );
 }
 
-/** Scrolls to a cell's end, and lets plotly draw the cell's figure, in place of which it shows a picture until the mouse comes. */
+/** Scrolls to a cell's end. */
 async function show(page, cell) {
   const cells = await page.$$('.jp-Notebook .jp-Cell');
-  const toEnd = () => cells[cell].evaluate((node) => node.scrollIntoView({ block: 'end' }));
-  await toEnd();
-  const picture = await cells[cell].$('.jp-RenderedPlotly');
-  if (picture !== null) {
-    await picture.hover();
-    await cells[cell].waitForSelector('.js-plotly-plot .main-svg');
-    await toEnd();
-  }
+  await cells[cell].evaluate((node) => node.scrollIntoView({ block: 'end' }));
   await page.mouse.move(0, 0);
   await delay(SETTLE_MILLISECONDS / 2);
 }

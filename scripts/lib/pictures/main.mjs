@@ -51,10 +51,10 @@ function readOptions() {
 
 async function makeStills(setup, work, say) {
   const found = stillsOf(notebookFiles());
-  const stills = found.flatMap(({ name, drawing }) =>
+  const stills = found.flatMap(({ name, svg }) =>
     THEMES.map((theme) => {
       const from = join(work, `${name}-${theme}.png`);
-      writeFileSync(from, stillPng(drawing, theme));
+      writeFileSync(from, stillPng(svg, theme));
       return { from, to: pictureFile(name, theme) };
     }),
   );

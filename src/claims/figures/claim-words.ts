@@ -1,6 +1,14 @@
-import { createTable, ink, type MarkerSymbol, marks, type ScatterTrace, type Table } from '../../figures';
+import {
+  type Column,
+  createTable,
+  ink,
+  type MarkerSymbol,
+  marks,
+  type ScatterTrace,
+  type Table,
+} from '../../figures';
 import type { Estimate } from '../../planner';
-import type { Claim } from '../claim';
+import { type Claim, DOCUMENTS, type DocumentName } from '../claim';
 import { detailOf, type Finding, numberOf, VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
 
@@ -148,7 +156,37 @@ export function verdictDots(
   });
 }
 
-/** Makes a table of claims: one row per claim with both numbers, the verdict and its reason. */
+/** Returns a document's title; claims of the user have the document 'own'. */
+export function documentTitle(document: string): string {
+  return Object.hasOwn(DOCUMENTS, document) ? DOCUMENTS[document as DocumentName] : 'your own claims';
+}
+
+/** Returns the titles of the documents of claims, in their order. */
+export function documentTitles(results: readonly ClaimResult[]): string[] {
+  return [...new Set(results.map(({ claim }) => documentTitle(claim.document)))];
+}
+
+/** The columns that are only in CSV and DataFrames. */
+const ONLY_DATA = [
+  'value',
+  'ratio',
+  'reading',
+  'by',
+  'detail',
+  'judged',
+  'follows',
+  'evidence',
+  'document',
+  'needs',
+];
+
+/** The columns of a table of claims: what a reader reads first, then the numbers and the id. */
+const COLUMNS: readonly Column[] = [
+  ...['statement', 'verdict', 'why', 'documented', 'found', 'id'].map((key) => ({ key, wraps: true })),
+  ...ONLY_DATA.map((key) => ({ key, isOnlyData: true })),
+];
+
+/** Makes a table of claims: one row per claim with the statement, the verdict and its reason, then both numbers. */
 export function claimsTable(results: readonly ClaimResult[]): Table {
   const rows = results.map((result) => {
     const { claim, finding } = result;
@@ -171,7 +209,8 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
       needs: finding.verdict === 'open' ? finding.needs : '',
     };
   });
-  return createTable(rows, rows.length === 0 ? { title: 'No claim meets these conditions' } : {});
+  if (rows.length === 0) return createTable(rows, { title: 'No claim meets these conditions' });
+  return createTable(rows, { title: documentTitles(results).join('; '), columns: COLUMNS });
 }
 
 /** Removes the markup of figures from the text of a number. */

@@ -12,7 +12,15 @@ import {
 } from '../../figures';
 import { VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
-import { claimRatio, countVerdicts, documentedText, foundText, limitRatio, verdictDots } from './claim-words';
+import {
+  claimRatio,
+  countVerdicts,
+  documentedText,
+  documentTitle,
+  foundText,
+  limitRatio,
+  verdictDots,
+} from './claim-words';
 
 const ROW = 62;
 const FRAME = { top: 92, right: 12, foot: 30, legend: 'plot' } as const;
@@ -22,6 +30,8 @@ const DOTS = [0.5, 1] as const;
 const DOT = 8;
 const DOTS_PIXELS = 300;
 const COUNTS_PIXELS = 260;
+/** The widest line of a document's title, in pixels. */
+const NAME_PIXELS = 150;
 
 /**
  * The bars' fills: blue for claims that hold, red for wrong claims, grey for the other claims. A lighter or hatched fill means
@@ -43,13 +53,15 @@ export function claimsByDocument(
 ): Pick<Figure, 'subtitle' | 'data' | 'layout'> {
   const names = [...new Set(results.map(({ claim }) => claim.document))];
   const groups = names.map((name) => results.filter(({ claim }) => claim.document === name));
-  const left = 14 + 1.1 * Math.max(...names.map((name) => ink.textWidth(name, 11)));
+  const titles = names.map((name) => ink.nameLines(documentTitle(name), NAME_PIXELS));
+  const lines = titles.flatMap((title) => title.split('<br>'));
+  const left = 14 + 1.1 * Math.max(...lines.map((line) => ink.textWidth(line, 11)));
   const limited = results.flatMap((result) => limitedRatio(result) ?? []);
   const range = axes.logRange([...limited, 0.8, 1.25], 0.06);
   const counts: Panel = {
     heading: 'How many',
     x: { domain: COUNTS, range: [0, Math.max(...groups.map(({ length }) => length)) * 1.02] },
-    y: axes.rowAxis(names.map((name) => ink.strong(ink.safe(name)))),
+    y: axes.rowAxis(titles),
     data: countBars(groups),
   };
   const rows = axes.rowRange(names.length);

@@ -22,6 +22,7 @@ import {
   claimsTable,
   countVerdicts,
   documentedText,
+  documentTitles,
   estimateText,
   foundText,
   isSameUnit,
@@ -33,7 +34,7 @@ import { claimsByDocument } from './claims-by-document';
 
 /** If there are more claims than this, a row shows a document, not a claim. */
 const MOST_ROWS = 20;
-const FRAME = { top: 92, right: 10, left: 10, foot: 12, legend: 'plot' } as const;
+const FRAME = { top: 108, right: 10, left: 10, foot: 12, legend: 'plot' } as const;
 /** Where the columns begin, as shares of the plot's width, and their widths in pixels on the narrowest page (700 pixels). */
 const COLUMNS = { statement: 0.008, bars: 0.3, verdict: 0.63 } as const;
 const WIDTHS = { statement: 186, bars: 210, verdict: 238 } as const;
@@ -70,9 +71,11 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const low = Math.min(0, ...items.flatMap(({ length = 0, ends }) => [length, ...ends]));
   return createFigure({
     ...parts,
-    subtitle: isBarred
-      ? 'Bars of a row have one scale; the documented bars of all rows are equally long. Line: the prediction’s interval; *: judged on words.'
-      : 'Statements without a number to compare; each was checked by a run, a dry run, a formula or a prediction.',
+    subtitle: `From: ${ink.safe(listed(documentTitles(results)))}.<br>${
+      isBarred
+        ? 'Bars of a row have one scale; the documented bars of all rows are equally long. Line: the prediction’s interval; *: judged on words.'
+        : 'Statements without a number to compare; each was checked by a run, a dry run, a formula or a prediction.'
+    }`,
     ...plot({ ...FRAME, pixels }, [
       {
         x: {

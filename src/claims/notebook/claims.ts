@@ -13,7 +13,7 @@ import {
 } from '../../figures';
 import { DOCUMENTS, type TableName } from '../claim';
 import type { ClaimEntry } from '../entry';
-import { claimsTable, countVerdicts, verdictText } from '../figures/claim-words';
+import { claimsTable, countVerdicts, documentTitle, verdictText } from '../figures/claim-words';
 import { claimsFigure } from '../figures/claims-figure';
 import { documentTable, documentTables } from '../figures/document-table';
 import type { Evidence } from '../finding';
@@ -79,7 +79,12 @@ export class Claims implements Iterable<ClaimResult> {
       const own = this.results.filter(({ claim }) => claim.document === document);
       return own.length === 0 ? [] : [{ document, claims: own.length, ...countVerdicts(own) }];
     });
-    return createTable([...rows, { document: 'all', claims: this.length, ...countVerdicts(this.results) }]);
+    const all = { document: 'all', claims: this.length, ...countVerdicts(this.results) };
+    const title = (document: unknown) => (document === 'all' ? 'all' : documentTitle(String(document)));
+    const columns = Object.keys(all).map((key) =>
+      key === 'document' ? { key, format: title, wraps: true } : { key },
+    );
+    return createTable([...rows, all], { columns });
   }
 
   /** The code that shows one claim. Throws: CONFIG unless exactly one claim is chosen. */

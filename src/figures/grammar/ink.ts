@@ -8,9 +8,9 @@ export interface Theme {
 }
 
 /**
- * [Note: figures on paper] The picture and the interactive figure have the same light background, so that nothing changes when
- * one replaces the other. On a transparent background, the same text would be on light and on dark pages, and no grey has a
- * contrast of 4.5 (WCAG 2) to both white and #111111. The contrasts of these colours to white are 15.9 and 7.0.
+ * [Note: figures on paper] Each theme has its own opaque background. On a transparent background, the same text would be on light
+ * and on dark pages, and no grey has a contrast of 4.5 (WCAG 2) to both white and #111111. The contrasts of these colours to
+ * white are 15.9 and 7.0. See [Note: pictures on pages].
  */
 export const LIGHT: Theme = {
   background: '#ffffff',

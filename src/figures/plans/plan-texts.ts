@@ -99,7 +99,7 @@ export function planNotes({ layout, prediction }: Planned<AnyLayout>): readonly 
     ];
   }
   return [
-    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
+    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}${layout.pp > 1 ? `, on pipeline stage ${memory.stage}` : ''}`,
     `largest assumption: ${largestAssumption}`,
     ...(layout.precision === 'fp32' && GENERATIONS[layout.hardware.generation].hasTf32 ? [TF32] : []),
     ...(outside.length === 0
@@ -266,7 +266,7 @@ export function recommendationTable(recommendation: Recommendation): Table {
       : `, in the order of '${ORDER[by]}'; an iteration is ${iterationWords(winner.layout)}`;
   return createTable([...ranked, ...losses], {
     title: recommendationTitle(recommendation) + work,
-    columns: layoutColumns(by),
+    columns: layoutColumns(by, new Set([...ranked, ...losses].map(({ hardware }) => hardware)).size > 1),
   });
 }
 
@@ -353,16 +353,19 @@ function row(
 
 type LayoutRow = Readonly<Record<string, CellValue>>;
 
-/** Returns the columns; the ends of intervals by which layouts are not ordered are only in CSV and DataFrames. */
-function layoutColumns(by: Recommendation['request']['by']): readonly Column[] {
+/**
+ * Returns the columns; the ends of intervals by which layouts are not ordered, and hardware that all layouts have, which the
+ * title names, are only in CSV and DataFrames.
+ */
+function layoutColumns(by: Recommendation['request']['by'], hasSeveralPlaces: boolean): readonly Column[] {
   const inSeconds = { align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS } as const;
   const inBytes = { align: 'right', format: numbers(formatBytes, ''), unit: GIGABYTES } as const;
   const inUsd = { align: 'right', format: numbers((usd) => usd.toPrecision(3), ''), unit: USD } as const;
   return [
     { key: 'rank', title: '', align: 'right', format: numbers(String, '') },
-    { key: 'family' },
-    { key: 'hardware' },
-    { key: 'layout' },
+    { key: 'family', wraps: true },
+    { key: 'hardware', wraps: true, isOnlyData: !hasSeveralPlaces },
+    { key: 'layout', wraps: true },
     { key: 'seconds', title: 'iteration', ...inSeconds },
     { key: 'atLeast', isOnlyData: true },
     { key: 'atMost', title: ORDER.time, ...inSeconds },
@@ -384,6 +387,6 @@ function layoutColumns(by: Recommendation['request']['by']): readonly Column[] {
         ]
       : []),
     { key: 'fits', isOnlyData: true },
-    { key: 'why' },
+    { key: 'why', wraps: true },
   ];
 }

@@ -8,6 +8,7 @@ import { dots, line, note, PAPER, ruleX } from '../grammar/marks';
 import { OVER } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, Marker, ScatterTrace } from '../grammar/plotly';
+import { STATIC_WIDTH } from '../grammar/template';
 import { createTable, type Table } from '../table';
 import { layoutWords, recommendationTitle } from './plan-texts';
 
@@ -63,7 +64,10 @@ export function rankedLayouts(recommendation: Recommendation): Figure {
         data: [...frontier(layouts, scales), ...layoutDots(layouts, winners, scales)],
         annotations: [
           note(capacity, 1, soft(`${inUnit(usable, bytes)} usable`), ABOVE),
-          ...numbers(winners, scales),
+          ...numbers(winners, scales, {
+            x: ((STATIC_WIDTH - FRAME.left - FRAME.right) * DOTS[1]) / (most * 1.06 - least * 1.06),
+            y: pixels / (up[1] - up[0]),
+          }),
           ...rankedWords(words, pixels),
         ],
         shapes: [{ ...ruleX(capacity, [0, 1], { width: 1.5, color: OVER, dash: 'dash' }), yref: 'paper' }],
@@ -152,19 +156,29 @@ function hover(layout: RankedLayout, scales: Scales): string {
   return `<b>${safe(layout.name)}</b><br>${numbersOf(layout, scales)}${why}`;
 }
 
-/** Writes the winners' ranks beside their dots; a number that would cover another number is left out. */
-function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
-  const placed: { readonly x: number; readonly y: number }[] = [];
-  return winners.flatMap((layout): Annotation[] => {
-    const at = { x: xOf(layout, scales), y: yOf(layout, scales) };
-    const isTaken = placed.some(
-      ({ x, y }) => Math.abs(x - at.x) < scales.most * 0.05 && Math.abs(y - at.y) < 0.05,
+/** Writes the winners' ranks beside their dots; dots that are near each other have one label, as "1, 2, 5". */
+function numbers(
+  winners: readonly RankedLayout[],
+  scales: Scales,
+  perUnit: { readonly x: number; readonly y: number },
+): Annotation[] {
+  const groups: { readonly x: number; readonly y: number; readonly ranks: number[] }[] = [];
+  for (const layout of winners) {
+    const [x, y] = [xOf(layout, scales), yOf(layout, scales)];
+    const near = groups.find(
+      (group) =>
+        Math.abs(group.x - x) * perUnit.x < NEAR.across && Math.abs(group.y - y) * perUnit.y < NEAR.down,
     );
-    if (isTaken) return [];
-    placed.push(at);
-    return [note(at.x, at.y, bold(String(layout.rank)), { xanchor: 'right', xshift: -5, yanchor: 'top' })];
-  });
+    if (near === undefined) groups.push({ x, y, ranks: [layout.rank ?? 0] });
+    else near.ranks.push(layout.rank ?? 0);
+  }
+  return groups.map(({ x, y, ranks }) =>
+    note(x, y, bold(ranks.join(', ')), { xanchor: 'right', xshift: -5, yanchor: 'middle' }),
+  );
 }
+
+/** Dots that are nearer to each other than this, in pixels, have one label. */
+const NEAR = { across: 30, down: 16 } as const;
 
 function tableOf(layouts: readonly RankedLayout[]): Table {
   return createTable(

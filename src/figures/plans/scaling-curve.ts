@@ -3,11 +3,12 @@ import type { Estimate } from '../../planner';
 import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { percent, quoted } from '../format';
 import { log10, logRange, logTicks, niceTicks, ticks, titled } from '../grammar/axes';
-import { bold, PAPER_SHADE, safe, soft, strong, unescaped, widestLabel } from '../grammar/ink';
+import { bold, PAPER_SHADE, safe, soft, strong, textWidth, unescaped, widestLabel } from '../grammar/ink';
 import { band, dots, endLabels, keyDot, line, lineColor, note, PAPER } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, Axis, Marker, ScatterTrace } from '../grammar/plotly';
+import { STATIC_WIDTH } from '../grammar/template';
 import { createTable, type Table } from '../table';
 
 const FRAME = { top: 70, left: 58, pixels: 242, foot: 48 } as const;
@@ -41,7 +42,7 @@ export function scalingCurve(view: ScalingView): Figure {
         ],
         annotations: [
           ...(view.series.length > 1 ? names(view, place) : []),
-          ...(view.documented ?? []).map((point) => documentedLabel(point, view, place)),
+          ...documentedLabels(view, place, STATIC_WIDTH - FRAME.left - right),
           keyOf(view),
         ],
       },
@@ -182,17 +183,65 @@ function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
 
 const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } as const;
 
-/** Labels a documented number beside its diamond, on the side that has room. */
-function documentedLabel(point: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
-  const isLeft = x(point.count) < (across[0] + across[1]) / 2;
-  const bound = point.relation === undefined ? '' : RELATIONS[point.relation];
-  const text = `${bold(`documented ${bound}${said(point.value, view)}`)} ${soft(safe(point.id))}`;
-  return note(x(point.count), y(point.value), text, {
-    xanchor: isLeft ? 'left' : 'right',
-    xshift: isLeft ? 12 : -12,
-    yanchor: 'top',
-    yshift: -3,
-    bgcolor: PAPER_SHADE,
+/** Labels documented numbers beside their diamonds, each where its text covers the fewest points of curves and other labels. */
+function documentedLabels(view: ScalingView, place: Place, width: number): Annotation[] {
+  const { x, y, across, up } = place;
+  const [perX, perY] = [width / (across[1] - across[0]), FRAME.pixels / (up[1] - up[0])];
+  const pixel = (count: number, value: number): Point => [
+    (x(count) - across[0]) * perX,
+    (y(value) - up[0]) * perY,
+  ];
+  const diamonds = (view.documented ?? []).map(({ count, value }) => pixel(count, value));
+  const taken = [
+    ...diamonds,
+    ...view.series.flatMap(({ points }) =>
+      dense(points.map(({ count, value }) => pixel(count, value.value))),
+    ),
+  ];
+  return (view.documented ?? []).map((point) => {
+    const bound = point.relation === undefined ? '' : RELATIONS[point.relation];
+    const text = `${bold(`documented ${bound}${said(point.value, view)}`)} ${soft(safe(point.id))}`;
+    const [px, py] = pixel(point.count, point.value);
+    const size = textWidth(text, 11) * 1.06;
+    const spots = LABEL_SPOTS.map(({ side, down }) => {
+      const left = side === 'left' ? px + LABEL_ASIDE : px - LABEL_ASIDE - size;
+      const [low, high] = [py - down - 8, py - down + 8];
+      const isWithin = ([a, b]: Point): boolean => a > left - 4 && a < left + size + 4 && b > low && b < high;
+      const outside = Math.max(0, -left, left + size - width, -low, high - FRAME.pixels);
+      return { side, down, cost: taken.filter(isWithin).length + outside, box: { left, size, y: py - down } };
+    });
+    const { side, down, box } = spots.reduce((best, spot) => (spot.cost < best.cost ? spot : best));
+    // Labels that follow stay off this one.
+    taken.push(...dense([0, box.size].map((at): Point => [box.left + at, box.y])));
+    return note(x(point.count), y(point.value), text, {
+      xanchor: side,
+      xshift: side === 'left' ? LABEL_ASIDE : -LABEL_ASIDE,
+      yanchor: 'middle',
+      yshift: -down,
+      bgcolor: PAPER_SHADE,
+    });
+  });
+}
+
+/** A point in pixels from the panel's lower left corner. */
+type Point = readonly [x: number, y: number];
+
+const LABEL_ASIDE = 12;
+/** Where a label may be: at which of its ends its diamond is, and by how many pixels the label is lower; the best first. */
+const LABEL_SPOTS = [0, 14, -14, 28, -28, 44, -44].flatMap((down) => [
+  { side: 'right', down } as const,
+  { side: 'left', down } as const,
+]);
+
+/** Returns points on the lines between neighbours, at most about 4 pixels apart. */
+function dense(points: readonly Point[]): Point[] {
+  return points.flatMap(([x, y], i): Point[] => {
+    const [nextX, nextY] = points[i + 1] ?? [x, y];
+    const count = Math.max(1, Math.ceil(Math.hypot(nextX - x, nextY - y) / 4));
+    return Array.from(
+      { length: count },
+      (_, at): Point => [x + ((nextX - x) * at) / count, y + ((nextY - y) * at) / count],
+    );
   });
 }
 

@@ -1,16 +1,26 @@
 import { join } from 'node:path';
 import { hasFullWidth } from '../grammar/ink';
+import { indexedPng } from './indexed-png';
 
 /**
  * Renders a picture as PNG with `scale` pixels per pixel of the SVG, in the fonts that are installed with the library, else in the
  * system's fonts.
  */
 export function toPng(svg: string, scale = 1): Buffer {
+  return rendered(svg, scale).asPng();
+}
+
+/** Renders a figure, whose paper is opaque, as a PNG of at most 256 colours. */
+export function toSmallPng(svg: string, scale: number): Buffer {
+  return indexedPng(rendered(svg, scale));
+}
+
+function rendered(svg: string, scale: number) {
   // The package is loaded when a picture is drawn, because few processes draw pictures. `require` returns any value, so its type
   // is taken from the package's declarations.
   const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   const fitTo = { mode: 'zoom', value: scale } as const;
-  return new Resvg(svg, { font: fontsOf(svg), fitTo }).render().asPng();
+  return new Resvg(svg, { font: fontsOf(svg), fitTo }).render();
 }
 
 /** The font Inter (SIL Open Font License 1.1) in the weights of figures, since a machine may have no fonts; README.md says which characters it has. */

@@ -48,7 +48,7 @@ export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme):
     ...svgLegend(frame, drawing.layout, drawing.data, hatches, theme),
   ];
   const size = { width: STATIC_WIDTH, height: frame.height };
-  const paper = element('rect', { ...size, fill: theme.background });
+  const paper = element('rect', { class: 'paper', ...size, fill: theme.background });
   const attributes = {
     xmlns: 'http://www.w3.org/2000/svg',
     role: 'img',

@@ -31,9 +31,9 @@ const RUN_OR_PLAN: OptionKind = {
 
 /**
  * Draws runs, or plans, side by side in one figure, under the given names: their 'memory' (default), and for runs
- * 'memoryTimeline', 'timeline', 'comm' or 'loss'; for plans 'time', or 'scaling' over numbers of GPUs. With `documented:
- * sl.claims('wan.mem.*')`, the memory of plans stands beside the bytes that a document states. Throws: CONFIG for an
- * unknown comparison, for runs beside plans, and for a counted plan beside a predicted plan.
+ * 'memoryTimeline', 'time', 'timeline', 'comm' or 'loss'; for plans 'time', or 'scaling' over numbers of GPUs. With
+ * `documented: sl.claims('wan.mem.*')`, the memory of plans stands beside the bytes that a document states. Throws: CONFIG for
+ * an unknown comparison, for a run without steps, for runs beside plans, and for a counted plan beside a predicted plan.
  * @example
  * const a = await job.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } });
  * const b = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });

@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import {
+  anyText,
   countSchema,
   index,
   isOwnModel,
@@ -28,6 +29,7 @@ import {
   type Table,
   type TrafficOptions,
 } from '../../figures';
+import { ownOnMeta } from '../../launch';
 import { forecastRun, type MetaOwn, type RunForecast } from '../../planner';
 import { type Link, linkText, type Nodes } from '../../wire';
 import type { RunParts } from './calls';
@@ -127,8 +129,8 @@ export abstract class StepFigures {
 
   /**
    * Draws one step of all ranks: when they compute and wait, and when the wire is used. `as: 'pipeline'` draws the schedule of a
-   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, for an unknown form, and for 'pipeline' if
-   * the model has no pipeline.
+   * pipeline's step, as predicted and as replayed with a core per rank. Throws: CONFIG before the first step, for an unknown
+   * form, and for 'pipeline' if the model has no pipeline.
    */
   timeline(options: TimelineOptions = {}): Figure {
     const { as, step } = parseOptions('timeline({ … })', options, TIMELINE);
@@ -169,6 +171,31 @@ export abstract class StepFigures {
   }
 }
 
+/** The figures of a run. */
+export abstract class RunFigures extends StepFigures {
+  protected abstract get drawn(): RunParts;
+
+  protected get recorded(): RecordedSteps {
+    const { own, data } = this.drawn;
+    return stepsOfRun(this.drawn, own && ownOnMeta(own.functions, data));
+  }
+
+  /**
+   * The run's name in titles of figures: its strategy, with its number from the job's second run on, until you assign a text.
+   * Throws: CONFIG for a name that is not a text.
+   * @example
+   * run.name = 'prefetch off';
+   */
+  get name(): string {
+    return runName(this.drawn);
+  }
+
+  set name(name: string) {
+    requireKind('run.name', 'the name', name, anyText);
+    this.drawn.history.name = name;
+  }
+}
+
 function requireSteps({ history, none }: RecordedSteps, step: number | undefined): void {
   if (history.steps.numSteps === 0) throw new ConfigError(none);
   if (step !== undefined) requireKind('a figure of a step', 'step', step, index);
@@ -197,15 +224,24 @@ export function hasOwnLoss(config: TrainConfig): boolean {
   return config.loss !== null || config.dpo !== null || isOwnModel(shape) || isVideoModel(shape);
 }
 
+type NamedParts = Pick<RunParts, 'history' | 'number'>;
+
+/** Returns a run's name in titles: what the user assigned, else the strategy, with the run's number from the job's second run on. */
+export function runName({ history: { name, phase }, number }: NamedParts): string {
+  const { strategy } = phase.config.parallel;
+  return name ?? (number > 1 ? `${strategy}, run ${number}` : strategy);
+}
+
 /** Returns the steps of a run's history, in the form that figures show. */
-export function stepsOfRun(
+function stepsOfRun(
   {
     history,
+    number,
     link,
     nodes,
     torch,
     calls: { ended },
-  }: Pick<RunParts, 'history' | 'link' | 'nodes' | 'torch' | 'calls'>,
+  }: NamedParts & Pick<RunParts, 'link' | 'nodes' | 'torch' | 'calls'>,
   own: MetaOwn | undefined,
 ): RecordedSteps {
   return {
@@ -218,14 +254,15 @@ export function stepsOfRun(
         ? 'this run has taken no step yet, so there is nothing to draw; await run.step() first'
         : `this run has ended without a complete step, so there is nothing to draw: ${ended.message}`,
     viewOf: (step) => {
-      const view = viewOf(phaseOf(history, { link, nodes }, step), own);
+      const place = phaseOf(history, { link, nodes }, step);
+      const view = { ...viewOf(place, own), name: runName({ history, number }) };
       // A dry run predicts this library's ranks, not those of PyTorch.
       return torch === undefined ? view : { ...view, forecast: () => null };
     },
     lossFigure() {
-      const [first, ...later] = history.phases;
+      const [, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
-      const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
+      const name = later.length === 0 ? runName({ history, number }) : (history.name ?? '');
       return runFigures.loss(
         [
           {

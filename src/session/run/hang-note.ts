@@ -29,6 +29,6 @@ export function showHangs(): (why: Why | undefined) => void {
     }
     show ??= replacingDisplay(sink, 'shardlab-hang');
     const lines = text.split('\n').map((line) => `<div>${ink.escapeHtml(line)}</div>`);
-    show({ 'text/plain': text, 'text/html': `${lines.join('')}${runFigures.hang(why.ranks).toSvg()}` });
+    show({ 'text/plain': text, 'text/html': `${lines.join('')}${runFigures.hang(why.ranks).toHtml()}` });
   };
 }

@@ -25,6 +25,8 @@ export type Phase<P> = P & {
 
 /** All steps so far of a run, or of a job's cells; `P` says how the steps of a phase are made. */
 export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
+  /** The name that the user gave the run; undefined if none. */
+  name: string | undefined;
   readonly steps: RunSteps;
   readonly replicas: ReplicaChecks;
   /** The phases in order; a run that was never resharded has one phase. */

@@ -25,6 +25,8 @@ const NUM_SPEED = 10;
 
 /** The facts that the progress of steps shows besides the steps' results. */
 export interface ProgressOptions {
+  /** The run's name. */
+  readonly name: string;
   /** null if the number of steps is not known in advance. */
   readonly numSteps: number | null;
   readonly hasOwnLoss: boolean;
@@ -135,9 +137,8 @@ function runningBundle(state: State): MimeBundle {
   return progressBundle(text, losses.length, numSteps ?? losses.length, pictureOf(state));
 }
 
-// While steps run, plotly is not used, because JupyterLab's extension draws a display once and ignores its updates.
 function pictureOf(state: State): string {
-  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg();
+  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toHtml();
 }
 
 function finalBundle(state: State, note: string | null): MimeBundle {
@@ -157,7 +158,7 @@ function stepsLeft({ numSteps, losses, start }: State): string {
 }
 
 function progressText(state: State): string {
-  const { losses, numSteps, newest, timed = timedOf(newest) } = state;
+  const { name, losses, numSteps, newest, timed = timedOf(newest) } = state;
   const loss = losses.at(-1) ?? Number.NaN;
   const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
   const { rewards } = newest.at(-1) ?? {};
@@ -167,15 +168,15 @@ function progressText(state: State): string {
       : `margin ${rewards.margin.toFixed(4)}  accuracy ${rewards.accuracy.toFixed(2)}  `;
   return (
     `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ${ofPairs}` +
-    `${speedText(timed)}  ${(median(timed.stepSeconds) * 1e3).toFixed(1)} ms`
+    `${speedText(timed)}  ${(median(timed.stepSeconds) * 1e3).toFixed(1)} ms  ${name}`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, margins, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
+  const { name, losses, margins, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
-  const series = [{ name: '', losses, margins, firstStep, hasOwnLoss, evaluations }];
+  const series = [{ name, losses, margins, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return runFigures.loss(series, { speed: speedText(timed), steps });
 }

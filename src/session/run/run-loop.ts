@@ -6,7 +6,7 @@ import type { FileBatch, StepResult } from '../../training';
 import { Walk, type WalkSink } from '../walk/walk';
 import { Callbacks, type CallbackValue } from './callbacks';
 import { type RunParts, RunTurns, sendRate, withCallLine } from './calls';
-import { hasOwnLoss } from './figures';
+import { hasOwnLoss, runName } from './figures';
 import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference';
 import { checkLoopOptions, type LoopOptions } from './loop-options';
 import { createRunSummary, ProgressPlaces, type RunSummary } from './progress';
@@ -207,6 +207,7 @@ export class RunLoop<R> {
     }))
       warn(warning);
     const progress = this.#places.of({
+      name: runName(this.#parts),
       numSteps: isEndless ? null : numSteps,
       hasOwnLoss: hasOwnLoss(history.phase.config),
       keepsCurve: options.curve === true,

@@ -24,7 +24,7 @@ import {
   type VideoSheet,
 } from '../../figures';
 import type { EvaluatedStep, Planted } from '../../launch';
-import { ownOnMeta, warnOnStderr } from '../../launch';
+import { warnOnStderr } from '../../launch';
 import { SpillFile } from '../../ledger';
 import type { PlanPlace } from '../../planner';
 import type { ExportReport } from '../../programs';
@@ -47,7 +47,7 @@ import {
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
 import { type ExportOptions, exportRun } from './export';
-import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
+import { RunFigures } from './figures';
 import type { HealedParts } from './heal-run';
 import { RunHistory } from './history';
 import type { EvaluateOptions, Evaluation } from './inference';
@@ -100,7 +100,7 @@ const EXPERTS = {
 } satisfies ShapeOf<ExpertOptions>;
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
-export class Run extends StepFigures {
+export class Run extends RunFigures {
   readonly #parts: RunOptions & RunParts;
   readonly #loop: RunLoop<Run>;
   readonly #training: RunTraining;
@@ -488,9 +488,8 @@ export class Run extends StepFigures {
     return { parts: this.#parts, run: this, take: (work) => loop.take('comparing', work) };
   }
 
-  protected get recorded(): RecordedSteps {
-    const { own, data } = this.#parts;
-    return stepsOfRun(this.#parts, own && ownOnMeta(own.functions, data));
+  protected get drawn(): RunParts {
+    return this.#parts;
   }
 }
 

@@ -34,7 +34,7 @@ test('the replayed bubble of 4 equal stages is within 3 points of the formula', 
     for (let trial = 0; trial < 3 && apart > 3; trial++) {
       await runCell(job, cell, 1);
       const { subtitle } = job.timeline({ as: 'pipeline' });
-      const [, formula, measured] = /(\d+)% by the formula, (\d+)% as it ran/.exec(subtitle) ?? [];
+      const [, formula, measured] = /(\d+)% by the formula, (\d+)% as replayed/.exec(subtitle) ?? [];
       context.diagnostic(`${schedule}, ${numMicrobatches} microbatches: ${formula}%, measured ${measured}%`);
       apart = Math.abs(Number(formula) - Number(measured));
     }

@@ -90,3 +90,14 @@ test('a claim of your own that cannot be checked, or has the id of a document, i
   assert.equal(claims('mine.bubble').length, 1);
   assert.throws(() => claims('mine.wrong'), { code: 'CONFIG' });
 });
+
+test("a table of claims begins with the statement, the verdict and its reason, and has the documents' titles", () => {
+  const table = claims('guide.tune.amp_*').table();
+  const html = table.toHtml();
+  const heads = [...html.matchAll(/<th[^>]*>([^<]*)<\/th>/g)].map(([, head]) => head);
+  assert.deepEqual(heads, ['statement', 'verdict', 'why', 'documented', 'found', 'id']);
+  // Each column is broken between words, so that the table is as wide as the page.
+  assert.ok(!html.includes('white-space:nowrap'));
+  assert.match(table.title, /^PyTorch FSDP acceleration guide$/);
+  assert.match(claims().counts().toText(), /^Wan2\.2-S2V-14B \(27B MoE\) trained with FSDP on 8 A100 /m);
+});

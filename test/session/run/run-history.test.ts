@@ -117,7 +117,7 @@ test("a run's figures are the same whether its old steps are in a file or in mem
     assert.deepEqual(processTable(view.records, step).rows, processTable(records, step).rows);
   }
   const view = viewOf(history.stepsOf(100));
-  for (const what of ['memory', 'memoryTimeline', 'timeline', 'comm', 'loss'] as const) {
+  for (const what of ['memory', 'memoryTimeline', 'time', 'timeline', 'comm', 'loss'] as const) {
     assert.deepEqual(
       compareRuns({ view }, what).toPlotly(),
       compareRuns({ view: whole }, what).toPlotly(),
