@@ -5,6 +5,7 @@ import { fromBuild } from './from-build.mjs';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { isChinese } from './notebook-pair.mjs';
 import { filesBelow, root } from './places.mjs';
+import { hasSlides, withSlides } from './slides.mjs';
 
 /** The key of a notebook's metadata that stores a hash of everything on which the notebook's outputs depend. */
 const KEY = 'shardlab';
@@ -57,9 +58,10 @@ export function whyNotHere(path, env = process.env) {
     : undefined;
 }
 
-/** Makes an executed notebook lean, and stores the hash of its inputs in it. */
+/** Makes an executed notebook lean, marks the slides of the lesson, and stores the hash of the notebook's inputs in it. */
 export function storeNotebook(path) {
-  const notebook = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
+  const lean = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
+  const notebook = hasSlides(path) ? withSlides(lean) : lean;
   notebook.metadata[KEY] = { ...notebook.metadata[KEY], inputs: inputsOf(path) };
   writeFileSync(path, notebookText(notebook));
 }
