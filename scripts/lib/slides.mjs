@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 const LESSON = /^(00-quickstart|01-zero-memory|09-debugging)\.ipynb$/;
 
 /** What fits on a slide of 700 pixels with its margins, and the height of what a slide shows, as measured in decks of nbconvert 7.17. */
-const SLIDE = 600;
+const SLIDE = 640;
 const HEADINGS = { '# ': 110, '## ': 80 };
 const PROSE = { line: 29, wordsPerLine: 15, charactersPerLine: 42, gap: 12 };
 const CODE = { line: 22, gap: 26 };

@@ -17,9 +17,7 @@ const read = (page: string): string => readFileSync(join(ROOT, page), 'utf8');
 
 /** The rows of the plan: minutes, the minute at which the part begins, and headings of a notebook. */
 function partsOf(page: string): { minutes: number; from: number; notebook: string; headings: string[] }[] {
-  const rows = [
-    ...page.matchAll(/^\| (\d+) \| (\d):(\d\d) \| [^|]+ \|(?: (\d\d)[:：] ?)?(.*)\|$/gm),
-  ];
+  const rows = [...page.matchAll(/^\| (\d+) \| (\d):(\d\d) \| [^|]+ \|(?: (\d\d)[:：] ?)?(.*)\|$/gm)];
   return rows.map(([, minutes, hour, minute, notebook = '', headings = '']) => ({
     minutes: Number(minutes),
     from: 60 * Number(hour) + Number(minute),
