@@ -1,7 +1,9 @@
+import { saveMemory } from '../../src/core/code-cache/save-memory';
 import type { CompilerCalls, CompilerReply, CompilerRequest } from './protocol';
 
 /** Answers the front's calls one after another, until the front is gone. */
 export function serve(compiler: CompilerCalls): void {
+  saveMemory();
   process.on('disconnect', () => process.exit(0));
   // If the front has ended, this process gets 'disconnect', and the answer is lost.
   const gone = (): void => {};

@@ -1,3 +1,4 @@
+import '../../src/core/code-cache/save-memory-here';
 import { Socket } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell';

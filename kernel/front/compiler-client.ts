@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { isStopped } from '../../src/cell';
 import { readProcessStat, ShardlabError } from '../../src/core';
 import { hasCodeCache, saveCodeCache } from '../../src/core/code-cache/save';
+import { savesMemory } from '../../src/core/code-cache/save-memory';
 import {
   type CompilerCall,
   type CompilerCalls,
@@ -25,6 +26,9 @@ const SNAPSHOT_DELAY_MS = 5000;
  * processes in a row ended before their first answer, the next process starts only with the next call.
  */
 const MAX_DEATHS = 2;
+
+/** If memory is saved, a compiler without a call for this long ends, because it needs as much memory as two ranks and more. */
+const IDLE_MS = 5000;
 
 /** Number of the request that gives a new process the state of the previous process. Other requests count from 1. */
 const RESTORE = 0;
@@ -51,15 +55,22 @@ export class CompilerClient {
   readonly #waiting = new Map<number, Waiting>();
   readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
-  /** The compiler process. Undefined after MAX_DEATHS processes without an answer; then the next call starts another process. */
+  /**
+   * The compiler process. Undefined after MAX_DEATHS processes without an answer, and after an idle process has ended; then the next
+   * call starts another process.
+   */
   #child: ChildProcess | undefined;
   /** Number of consecutive processes that ended before their first answer. */
   #silentDeaths = 0;
   #requests = RESTORE;
   #ended = false;
+  readonly #idleMs: number | undefined;
+  #idle: NodeJS.Timeout | undefined;
 
-  constructor(settings: ExecutorSettings) {
+  /** `idleMs`: the time without a call after which the process ends; undefined: it does not end. */
+  constructor(settings: ExecutorSettings, idleMs = savesMemory() ? IDLE_MS : undefined) {
     this.#settings = settings;
+    this.#idleMs = idleMs;
     const place = snapshotPlace(settings.installation);
     this.#child = this.#spawn();
     if (hasSnapshot(place) && hasCodeCache()) return;
@@ -122,6 +133,7 @@ export class CompilerClient {
       answered = true;
       this.#silentDeaths = 0;
       this.#settle(reply, child);
+      this.#endIdle();
     });
     const died = (how: string): void => {
       // A process may report both an error and its end.
@@ -134,6 +146,19 @@ export class CompilerClient {
     child.on('error', (error) => died(error.message));
     child.on('exit', (code, signal) => died(signal ?? `exit code ${code}`));
     return child;
+  }
+
+  /** Ends the process when it has had no call for a while. The next call starts another process, which gets the lasting calls. */
+  #endIdle(): void {
+    clearTimeout(this.#idle);
+    if (this.#idleMs === undefined) return;
+    const end = (): void => {
+      if (this.#waiting.size > 0) return;
+      const child = this.#child;
+      this.#child = undefined;
+      child?.kill('SIGKILL');
+    };
+    this.#idle = setTimeout(end, this.#idleMs).unref();
   }
 
   #died(how: string): void {

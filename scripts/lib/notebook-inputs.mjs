@@ -5,6 +5,7 @@ import { fromBuild } from './from-build.mjs';
 import { isChinese } from './notebook-pair.mjs';
 import { notebookText } from './notebook-text.mjs';
 import { filesBelow, root } from './places.mjs';
+import { hasSlides, withSlides } from './slides.mjs';
 
 /** The key of a notebook's metadata that stores a hash of everything on which the notebook's outputs depend. */
 const KEY = 'shardlab';
@@ -57,9 +58,10 @@ export function whyNotHere(path, env = process.env) {
     : undefined;
 }
 
-/** Stores the hash of an executed notebook's inputs in it. */
+/** Marks the slides of an executed notebook of the lesson, and stores the hash of the notebook's inputs in it. */
 export function storeNotebook(path) {
-  const notebook = JSON.parse(readFileSync(path, 'utf8'));
+  const executed = JSON.parse(readFileSync(path, 'utf8'));
+  const notebook = hasSlides(path) ? withSlides(executed) : executed;
   notebook.metadata[KEY] = { ...notebook.metadata[KEY], inputs: inputsOf(path) };
   writeFileSync(path, notebookText(notebook));
 }

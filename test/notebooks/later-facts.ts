@@ -1,8 +1,46 @@
 import { type Fact, shows, titled } from './fact';
 import { figuresOf } from './sentences';
 
-/** Facts of the notebooks from 10 on. */
+/** Facts of the notebooks from 09 on. */
 export const LATER_FACTS: readonly Fact[] = [
+  {
+    notebook: '09-debugging',
+    sentence: 'The note names who waits, in which collective, for whom, and the line',
+    holds: (outputs) => shows(outputs, /ranks 0, 1, 3 wait in barrier #\d+ for rank 2, which runs .*:3 /),
+  },
+  {
+    notebook: '09-debugging',
+    sentence: 'The first error names the rank that will never call',
+    holds: (outputs) => shows(outputs, /ranks 0, 1, 3 wait in allReduce #\d+, but rank 2 ended/),
+  },
+  {
+    notebook: '09-debugging',
+    sentence: 'so the error shows both calls',
+    holds: (outputs) =>
+      shows(outputs, /called allReduce of 4 float32 .* rank 1 called allReduce of 5 float32/),
+  },
+  {
+    notebook: '09-debugging',
+    sentence: 'Rank 2 sent zeros in place of its gradients of block 1',
+    holds: (outputs, notebook) =>
+      titled(notebook, /^First difference: step 1, the gradient of blocks\.1\./) !== undefined &&
+      shows(outputs, /rank 2: reduceScatter of blocks\.1 /) &&
+      shows(outputs, /^right: rank 2 at 'reduceScatter layer 1': 'skip'$/),
+  },
+  {
+    notebook: '09-debugging',
+    sentence: 'Rank 2 of the first run trains another model than the others',
+    holds: (outputs) =>
+      shows(outputs, /rank 2: .* differ from ranks 0, 1, 3/) &&
+      shows(outputs, /values that ranks must have in common are equal/),
+  },
+  {
+    notebook: '09-debugging',
+    sentence: 'The two curves coincide. The copies were those of step 4, so step 5 was repeated',
+    holds: (outputs, notebook) =>
+      titled(notebook, /^2 runs have exactly equal losses over 10 common steps$/) !== undefined &&
+      shows(outputs, /continues after step 4, from the copies in memory; step 5 is repeated/),
+  },
   {
     notebook: '10-accelerate-multinode',
     sentence: 'Only `machine_rank` differs',

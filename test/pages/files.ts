@@ -1,6 +1,7 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { toPng } from '../../src/figures/static/png';
+import { ROOT } from '../project/sources';
 import { testData } from '../support/paths';
 import { readSafetensors } from '../support/safetensors';
 import { allBlocks } from './blocks';
@@ -128,4 +129,10 @@ export function writeBlock(folder: string, name: string, page: string, text: str
   const block = allBlocks().find((each) => each.page === page && each.code.includes(text));
   if (block === undefined) throw new Error(`${page} has no block with ${text}`);
   writeFileSync(join(folder, name), block.code);
+}
+
+/** The notebooks of the lesson, as `shardlab lab` copies them. */
+export function writeLesson(folder: string): void {
+  for (const name of ['00-quickstart.ipynb', '01-zero-memory.ipynb', '09-debugging.ipynb'])
+    cpSync(join(ROOT, 'notebooks', name), join(folder, name));
 }

@@ -1,5 +1,14 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import Module from 'node:module';
 import { dirname, join } from 'node:path';
 import { constants, Script } from 'node:vm';
@@ -52,10 +61,24 @@ interface Header {
   readonly modules: readonly Entry[];
 }
 
+/**
+ * A module whose text and code are read from the open file when they are needed. The file is about 10 MB; a job has many processes, and
+ * each of them would store it. The file stays the same, because a new cache replaces it under its name.
+ */
 interface CachedModule extends Entry {
-  readonly text: Buffer;
-  readonly code: Buffer;
+  text(): Buffer;
+  code(): Buffer;
 }
+
+/** An open cache. */
+interface Cache {
+  readonly build: string;
+  readonly modules: readonly CachedModule[];
+  close(): void;
+}
+
+/** The cache is checked in pieces of this size. */
+const PIECE_BYTES = 1 << 20;
 
 /**
  * Returns the path of the cache for this Node. Each version of Node has its own cache, so that two versions may share an
@@ -67,7 +90,9 @@ export function codeCachePath(build = join(__dirname, '..', '..', '..')): string
 
 /** Returns the build for which a cache was written; undefined if there is no cache that can be used. */
 export function cachedBuild(path: string): string | undefined {
-  return readCache(path)?.build;
+  const cache = openCache(path);
+  cache?.close();
+  return cache?.build;
 }
 
 /**
@@ -76,7 +101,7 @@ export function cachedBuild(path: string): string | undefined {
  */
 export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
   const used = new Set<string>();
-  const modules = readCache(path)?.modules ?? [];
+  const modules = openCache(path)?.modules ?? [];
   const byFile = new Map(modules.map((module) => [module.file, module]));
   const load = loader._load.bind(loader);
   loader._load = (request, parent, isMain) => {
@@ -98,7 +123,7 @@ export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
 function isUnchanged({ file, size, mtimeMs, text }: CachedModule): boolean {
   const stats = statSync(file, { throwIfNoEntry: false });
   if (stats?.size !== size) return false;
-  return stats.mtimeMs === mtimeMs || readFileSync(file).equals(text);
+  return stats.mtimeMs === mtimeMs || readFileSync(file).equals(text());
 }
 
 /** Loads a module from the cache, in the same steps in which Node's loader loads a file. */
@@ -112,7 +137,7 @@ function loadFrom(
   module.paths = parent?.path === module.path ? parent.paths : loader._nodeModulePaths(module.path);
   loader._cache[file] = module;
   try {
-    const script = compiled(text.toString(isAscii ? 'latin1' : 'utf8'), file, code);
+    const script = compiled(text().toString(isAscii ? 'latin1' : 'utf8'), file, code());
     if (script.cachedDataRejected === false) used.add(file);
     run(script, module);
     module.loaded = true;
@@ -209,25 +234,60 @@ function run(script: Script, module: NodeModule): unknown {
   return script.runInThisContext().call(exports, exports, require, module, filename, path);
 }
 
-function readCache(
-  path: string,
-): { readonly build: string; readonly modules: readonly CachedModule[] } | undefined {
+function openCache(path: string): Cache | undefined {
+  let fd: number | undefined;
   try {
-    const file = readFileSync(path);
-    const line = file.indexOf('\n');
-    const { build, sha1, modules }: Header = JSON.parse(file.toString('utf8', 0, line)); // recordCode wrote it
-    const rest = file.subarray(line + 1);
-    if (sha1 !== sha1Of(rest)) return undefined;
-    let end = 0;
-    const cachedModules = modules.map((entry): CachedModule => {
-      const [start, middle] = [end, end + entry.textBytes];
-      end = middle + entry.codeBytes;
-      return { ...entry, text: rest.subarray(start, middle), code: rest.subarray(middle, end) };
-    });
-    return { build, modules: cachedModules };
+    fd = openSync(path, 'r');
+    const { header, start } = readHeader(fd);
+    if (header.sha1 !== sha1From(fd, start)) throw new Error('damaged');
+    const { build, modules } = header;
+    return { build, modules: modulesOf(fd, start, modules), close: closeSync.bind(undefined, fd) };
   } catch {
+    if (fd !== undefined) closeSync(fd);
     return undefined;
   }
+}
+
+function modulesOf(fd: number, start: number, entries: readonly Entry[]): CachedModule[] {
+  let end = start;
+  return entries.map((entry) => {
+    const [from, middle] = [end, end + entry.textBytes];
+    end = middle + entry.codeBytes;
+    return {
+      ...entry,
+      text: () => readPart(fd, from, entry.textBytes),
+      code: () => readPart(fd, middle, entry.codeBytes),
+    };
+  });
+}
+
+/** Reads the first line, which recordCode wrote, and returns where the rest begins. */
+function readHeader(fd: number): { readonly header: Header; readonly start: number } {
+  let line = Buffer.alloc(0);
+  while (!line.includes('\n')) {
+    const piece = readPart(fd, line.length, PIECE_BYTES);
+    if (piece.length === 0) throw new Error('no header');
+    line = Buffer.concat([line, piece]);
+  }
+  const end = line.indexOf('\n');
+  return { header: JSON.parse(line.toString('utf8', 0, end)), start: end + 1 };
+}
+
+/** Returns at most `length` bytes, fewer at the end of the file. */
+function readPart(fd: number, position: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length);
+  return bytes.subarray(0, readSync(fd, bytes, 0, length, position));
+}
+
+function sha1From(fd: number, start: number): string {
+  const hash = createHash('sha1');
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  let position = start;
+  for (let length = 1; length > 0; position += length) {
+    length = readSync(fd, piece, 0, PIECE_BYTES, position);
+    hash.update(piece.subarray(0, length));
+  }
+  return hash.digest('base64');
 }
 
 function sha1Of(data: Buffer): string {

@@ -1,3 +1,4 @@
+import '../../core/code-cache/save-memory-here';
 import { rmSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { deserialize, serialize } from 'node:v8';

@@ -9,6 +9,7 @@ import questions05 from './questions/05.json';
 import questions06 from './questions/06.json';
 import questions07 from './questions/07.json';
 import questions08 from './questions/08.json';
+import questions09 from './questions/09.json';
 import questions10 from './questions/10.json';
 import questions11 from './questions/11.json';
 import questions12 from './questions/12.json';
@@ -68,6 +69,7 @@ export const EXERCISES: Readonly<Record<string, Exercise>> = {
   ...questions06,
   ...questions07,
   ...questions08,
+  ...questions09,
   ...questions10,
   ...questions11,
   ...questions12,

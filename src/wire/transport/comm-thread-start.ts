@@ -1,5 +1,6 @@
 // The first script of a comm thread, which loads the plane's script. While the main thread blocks in a wait for the comm
 // thread, it gets no events. So shared memory reports an error of the plane's script, even an error while the script loads.
+import '../../core/code-cache/save-memory-here';
 import { workerData } from 'node:worker_threads';
 import { errorJson } from '../../core';
 import type { CommThreadInput } from './comm-client';

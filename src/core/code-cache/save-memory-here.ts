@@ -1,0 +1,4 @@
+import { saveMemory } from './save-memory';
+
+// A thread imports this module before all others.
+saveMemory();
