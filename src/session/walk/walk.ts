@@ -9,7 +9,7 @@ import { pointsTable, type Waiting, WalkedPoints } from './walked-points';
 /** Ranks that neither halt nor end are asked this often whether they wait for ranks that halt. */
 const LOOK_MS = 5;
 
-/** `live` records at most so many rounds; then the ranks run without halts. Loops may have no end. */
+/** The rounds that `live` records at most; then the ranks run without halts. Loops may have no end. */
 const MOST_LIVE_ROUNDS = 500;
 
 /** The parts of a call that a walk needs. */
