@@ -156,7 +156,8 @@ function findingOf({ axes, total, outside, world, numNodes, place }: View): Titl
   }
   const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
   const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
-  if (numNodes === 1) return [`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one ${place}`];
+  const sentence = `${carried[0]?.toUpperCase()}${carried.slice(1)}`;
+  if (numNodes === 1) return [`${sentence}, all within one ${place}`, sentence];
   const share = unescaped(percent(outside));
   const leaving =
     outside === 0 ? 'No bytes leave' : `${outside < 0.2 ? 'Only ' : ''}${share} of the bytes leave`;

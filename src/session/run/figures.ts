@@ -181,8 +181,8 @@ export abstract class RunFigures extends StepFigures {
   }
 
   /**
-   * The run's name in titles of figures: its strategy, with its number from the job's second run on, until you assign a text.
-   * Throws: CONFIG for a name that is not a text.
+   * The run's name in titles of figures: its strategy, with a number if other runs of the job began with it before, until you
+   * assign a text. Throws: CONFIG for a name that is not a text.
    * @example
    * run.name = 'prefetch off';
    */
@@ -193,6 +193,14 @@ export abstract class RunFigures extends StepFigures {
   set name(name: string) {
     requireKind('run.name', 'the name', name, anyText);
     this.drawn.history.name = name;
+  }
+
+  /**
+   * Says how many runs of the job, with this one, began with its strategy.
+   * @internal
+   */
+  set numAlike(count: number) {
+    this.drawn.history.numAlike = count;
   }
 }
 
@@ -224,24 +232,24 @@ export function hasOwnLoss(config: TrainConfig): boolean {
   return config.loss !== null || config.dpo !== null || isOwnModel(shape) || isVideoModel(shape);
 }
 
-type NamedParts = Pick<RunParts, 'history' | 'number'>;
-
-/** Returns a run's name in titles: what the user assigned, else the strategy, with the run's number from the job's second run on. */
-export function runName({ history: { name, phase }, number }: NamedParts): string {
+/**
+ * Returns a run's name in titles: what the user assigned, else its strategy, with a number from the second run of the job on that
+ * began with this strategy.
+ */
+export function runName({ history: { name, phase, numAlike } }: Pick<RunParts, 'history'>): string {
   const { strategy } = phase.config.parallel;
-  return name ?? (number > 1 ? `${strategy}, run ${number}` : strategy);
+  return name ?? (numAlike > 1 ? `${strategy}, run ${numAlike}` : strategy);
 }
 
 /** Returns the steps of a run's history, in the form that figures show. */
 function stepsOfRun(
   {
     history,
-    number,
     link,
     nodes,
     torch,
     calls: { ended },
-  }: NamedParts & Pick<RunParts, 'link' | 'nodes' | 'torch' | 'calls'>,
+  }: Pick<RunParts, 'history' | 'link' | 'nodes' | 'torch' | 'calls'>,
   own: MetaOwn | undefined,
 ): RecordedSteps {
   return {
@@ -255,14 +263,14 @@ function stepsOfRun(
         : `this run has ended without a complete step, so there is nothing to draw: ${ended.message}`,
     viewOf: (step) => {
       const place = phaseOf(history, { link, nodes }, step);
-      const view = { ...viewOf(place, own), name: runName({ history, number }) };
+      const view = { ...viewOf(place, own), name: runName({ history }) };
       // A dry run predicts this library's ranks, not those of PyTorch.
       return torch === undefined ? view : { ...view, forecast: () => null };
     },
     lossFigure() {
       const [, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
-      const name = later.length === 0 ? runName({ history, number }) : (history.name ?? '');
+      const name = later.length === 0 ? runName({ history }) : (history.name ?? '');
       return runFigures.loss(
         [
           {

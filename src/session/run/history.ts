@@ -27,6 +27,8 @@ export type Phase<P> = P & {
 export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   /** The name that the user gave the run; undefined if none. */
   name: string | undefined;
+  /** How many runs of the job, with this one, began with its strategy. */
+  numAlike = 1;
   readonly steps: RunSteps;
   readonly replicas: ReplicaChecks;
   /** The phases in order; a run that was never resharded has one phase. */

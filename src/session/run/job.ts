@@ -108,6 +108,8 @@ export class Job extends StepFigures {
   readonly #runs = new Set<Run>();
   readonly #data: JobData;
   #numRuns = 0;
+  /** The strategies with which the job's runs began. */
+  readonly #strategies: string[] = [];
   #isHealing = false;
   #ended: Promise<void> | undefined;
 
@@ -430,6 +432,9 @@ export class Job extends StepFigures {
       disposed: () => this.#runs.delete(run),
     });
     this.#runs.add(run);
+    const { strategy } = run.config.parallel;
+    this.#strategies.push(strategy);
+    run.numAlike = this.#strategies.filter((other) => other === strategy).length;
     return run;
   }
 }

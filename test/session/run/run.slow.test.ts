@@ -191,6 +191,25 @@ test('runs of a job', async (context) => {
     },
   );
 
+  await context.test("titles begin with the run's name, which the user may set", async () => {
+    const [run, next] = [await job.train(config('FULL_SHARD')), await job.train(config('FULL_SHARD'))];
+    await run.step(2);
+    const { name } = run;
+    assert.match(name, /^FULL_SHARD(, run \d+)?$/);
+    assert.match(next.name, /^FULL_SHARD, run \d+$/);
+    assert.ok(run.loss().title.startsWith(`${name} · The loss `), run.loss().title);
+    run.name = 'mine';
+    assert.match(run.memory().title, /^mine · /);
+    assert.throws(
+      () => {
+        run.name = 3 as never; // what JavaScript's callers may pass
+      },
+      { code: 'CONFIG', message: /run\.name/ },
+    );
+    await run.dispose();
+    await next.dispose();
+  });
+
   await context.test('ranks run cells between the steps of a run', async () => {
     const run = await job.train(config('FULL_SHARD'));
     await runCell(job, 'let total = tf.scalar(rank); dist.allReduce(total)', 5);
