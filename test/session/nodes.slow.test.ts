@@ -133,3 +133,16 @@ test('a hierarchical all-reduce of a cell, and the environment by node', async (
     { code: 'CONFIG' },
   );
 });
+
+test('when a rank was started again, it is in its node, and hierarchical calls work', async () => {
+  await job().kill(2);
+  await job().heal();
+  const results = await job()
+    .on('all')
+    .run(({ dist, tf, rank }) => {
+      const x = tf.fill([10], rank + 1);
+      dist.allReduce(x, { hierarchical: true });
+      return [x.dataSync()[9], process.env.LOCAL_RANK].join(' ');
+    });
+  assert.deepEqual([...results], ['10 0', '10 1', '10 0', '10 1']);
+});
