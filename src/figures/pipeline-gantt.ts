@@ -27,6 +27,16 @@ import { createTable } from './table';
 const SIZES = { right: 118, row: 34, top: 92, between: 74, foot: 48 } as const;
 
 /** A panel with the times of a schedule: its name, the times, and the unit of the time axis. */
+/** Says how many microbatches and stages a pipeline has, as '8 microbatches on 4 stages'. */
+function sizeWords({
+  numRanks,
+  numMicrobatches,
+  virtualStages,
+}: Readonly<Record<'numRanks' | 'numMicrobatches' | 'virtualStages', number>>): string {
+  const microbatches = `${numMicrobatches} ${numMicrobatches === 1 ? 'microbatch' : 'microbatches'}`;
+  return `${microbatches} on ${numRanks} ${virtualStages > 1 ? `× ${virtualStages} ` : ''}stages`;
+}
+
 interface GanttPanel {
   readonly name: string;
   readonly replayed: Replay;
@@ -43,7 +53,7 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
   const records = recordsOfStep(run.records, step ?? pipelineStep(run));
   const pipelines = step === undefined ? alikePipelines(run, records) : [recordedPipeline(records)];
   const { sizes, splitsBackward, byRank, ranks } = typicalPipeline(pipelines);
-  const { numRanks, numMicrobatches, virtualStages } = sizes;
+  const { virtualStages } = sizes;
   const names = ranks.map(rankNames);
   const numAlike = ranks[0]?.length ?? 1;
   const planned = replay(byRank, { secondsOf: ({ kind }) => (kind === 'backward' ? 2 : 1) / virtualStages });
@@ -72,7 +82,8 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
   return createFigure({
     runName: nameOf(run),
     title: [
-      `${numMicrobatches} ${numMicrobatches === 1 ? 'microbatch' : 'microbatches'} on ${numRanks} ${virtualStages > 1 ? `× ${virtualStages} ` : ''}stages: ranks are idle for ${unescaped(percent(ran.bubble))} of the step`,
+      `${sizeWords(sizes)}: ranks are idle for ${unescaped(percent(ran.bubble))} of the step`,
+      `${sizeWords(sizes)}: idle for ${unescaped(percent(ran.bubble))} of the step`,
     ],
     subtitle:
       `${run.strategy}, step ${records[0].step}, ${counted(run.world, 'rank')}${run.note === undefined ? '' : `, ${safe(run.note)}`}.${merged}<br>` +

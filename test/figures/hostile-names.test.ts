@@ -36,7 +36,7 @@ test('the markup of a name stays text in every figure and table', () => {
   for (const [what, figure] of Object.entries(shown)) {
     const texts = textsOf(figure[DISPLAY]());
     assert.deepEqual(
-      texts.filter((text) => /<img|<b>a&/.test(text)),
+      texts.filter((text) => /<img src=x|<b>a&/.test(text)),
       [],
       what,
     );

@@ -434,7 +434,7 @@ export class Job extends StepFigures {
     this.#runs.add(run);
     const { strategy } = run.config.parallel;
     this.#strategies.push(strategy);
-    run.numAlike = this.#strategies.filter((other) => other === strategy).length;
+    run.numAlike = this.#strategies.filter((begun) => begun === strategy).length;
     return run;
   }
 }
