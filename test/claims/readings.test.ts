@@ -13,6 +13,8 @@ const FOUND = new Map(claims().results.map(({ claim, finding }) => [claim.id, fi
 const DISAGREEMENTS: Readonly<Record<string, string>> = {
   'wan.mem.params':
     "the readers take the row's bf16 for the shards' type; the document's own FSDP call keeps fp32 shards, which are 12.6 GiB per GPU, 2% below the stated number",
+  'swift.advice.small':
+    'the readers do not ask for the network; on 64 H100 and more at 25 Gbit/s the planner finds layouts with TP or PP that are 6% to 57% faster',
 };
 
 /** Claims on which the readers differ and this project follows neither. */

@@ -82,7 +82,7 @@ interface ShardingScope extends LabScope {
 export const recurrent: Experiment = {
   name: 'An LSTM and dense layers under FULL_SHARD and DDP, 2 ranks',
   async run(lab) {
-    const seconds = await lab.inRanks({ ranks: 2 }, (scope: LabScope) => {
+    const [times] = await lab.inRanks({ ranks: 2 }, (scope: LabScope) => {
       const { tf, rank, fullyShard, DDP, gradients } = scope as ShardingScope; // a rank's cell has these names
       const lstm = () => [
         tf.layers.lstm({ units: 64, inputShape: [24, 64], recurrentInitializer: 'glorotNormal' }),
@@ -94,26 +94,25 @@ export const recurrent: Experiment = {
         );
       const sequences = tf.randomNormal([8, 24, 64], 0, 1, 'float32', rank);
       const rows = tf.randomNormal([8, 64], 0, 1, 'float32', rank);
-      const seconds = (layers: tf.layers.Layer[], x: tf.Tensor, shards: boolean): number => {
+      const times = (layers: tf.layers.Layer[], x: tf.Tensor, shards: boolean): number[] => {
         const net = tf.sequential({ layers });
         if (shards) for (const layer of [...net.layers, net]) fullyShard(layer);
         else DDP(net);
-        const times = Array.from({ length: 7 }, () => {
+        return Array.from({ length: 7 }, () => {
           const start = performance.now();
           const loss = (): tf.Scalar =>
             tf.mean(tf.square(net.apply(x, { training: true }) as tf.Tensor)) as tf.Scalar; // a mean is a scalar
           gradients(loss).backward();
           return performance.now() - start;
         });
-        return median(times);
       };
       return {
-        lstm: seconds(lstm(), sequences, true) / seconds(lstm(), sequences, false),
-        dense: seconds(dense(), rows, true) / seconds(dense(), rows, false),
+        lstm: [times(lstm(), sequences, true), times(lstm(), sequences, false)],
+        dense: [times(dense(), rows, true), times(dense(), rows, false)],
       };
     });
-    const [first = { lstm: Number.NaN, dense: Number.NaN }] = seconds;
-    return { lstmSecondsRatio: first.lstm, denseSecondsRatio: first.dense };
+    const ratioOf = ([sharded = [], whole = []]: number[][] = []): number => median(sharded) / median(whole);
+    return { lstmSecondsRatio: ratioOf(times?.lstm), denseSecondsRatio: ratioOf(times?.dense) };
   },
 };
 

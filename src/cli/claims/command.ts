@@ -239,8 +239,8 @@ function oneClaim({ claim, finding, holds, change, unjudged }: ClaimCheck): stri
 
 /** The files with the recorded runs: the repository's file, then the build's copy. */
 const RECORDED_FILES = [
-  join('src', 'plan', 'claims', 'recorded.json'),
-  join('build', 'src', 'plan', 'claims', 'recorded.json'),
+  join('src', 'claims', 'recorded.json'),
+  join('build', 'src', 'claims', 'recorded.json'),
 ];
 
 /**
