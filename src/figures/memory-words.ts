@@ -50,7 +50,7 @@ export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number)
   if (leftBytes > bytesOf(largest)) {
     const [share, name] = [shareOf(leftBytes), 'results of earlier passes'];
     const sentence = `${share} of the peak is ${name}`;
-    return { wordings: [`${sentence}: tf.tidy would free them`, sentence], share, name };
+    return { wordings: [`${sentence}: use tf.tidy`, sentence], share, name };
   }
   const isActivations = causes === ACTIVATIONS;
   const name = isActivations ? activationName(atPeak) : groupName;

@@ -38,7 +38,7 @@ test('cells train a pipeline; errors and hang reports name the microbatch and th
 
   assert.match(
     job.timeline({ as: 'pipeline' }).title,
-    /^4 microbatches on 2 stages: ranks are idle for \d+% of the step$/,
+    /^cell 1 · 4 microbatches on 2 stages: ranks are idle for \d+% of the step$/,
   );
 
   await assert.rejects(
