@@ -13,7 +13,9 @@ export async function answeringAddress(url: string, signal: AbortSignal): Promis
   const here = new URL(url);
   here.hostname = '127.0.0.1';
   for (;;) {
-    for (const address of [url, here.href]) if (await answers(address)) return address;
+    if (await answers(url)) return url;
+    // The server may have begun to listen since the first question.
+    if (await answers(here.href)) return (await answers(url)) ? url : here.href;
     await delay(INTERVAL_MILLISECONDS, undefined, { signal });
   }
 }
