@@ -150,16 +150,38 @@ export function phaseStrip(
   });
   const perSecond = pixels / seconds;
   let free = -8;
-  const annotations = stretches.flatMap(({ phase, start, end }, i): Annotation[] => {
-    const half = textWidth(phase, 11) / 2 + 4;
-    const isLast = i === stretches.length - 1;
-    const centered = ((start + end) / 2) * perSecond;
-    const middle = isLast ? Math.min(centered, end * perSecond - half + 4) : centered;
-    const isNarrow = half * 2 > (end - start) * perSecond + 24;
-    if (middle - half < free || (isNarrow && !isLast)) return [];
-    free = middle + half;
-    const place = { yref: 'paper', xanchor: 'center', yanchor: 'bottom' } as const;
-    return [note(middle / perSecond / divisor, BAND.high, soft(phase), place)];
-  });
+  const annotations = named(stretches, perSecond).flatMap(
+    ({ name, start, end }, i, { length }): Annotation[] => {
+      const half = textWidth(name, 11) / 2 + 4;
+      const isLast = i === length - 1;
+      const centered = ((start + end) / 2) * perSecond;
+      const middle = isLast ? Math.min(centered, end * perSecond - half + 4) : centered;
+      if (middle - half < free || (isNarrow({ name, start, end }, perSecond) && !isLast)) return [];
+      free = middle + half;
+      const place = { yref: 'paper', xanchor: 'center', yanchor: 'bottom' } as const;
+      return [note(middle / perSecond / divisor, BAND.high, soft(name), place)];
+    },
+  );
   return { shapes, annotations };
+}
+
+interface Named {
+  readonly name: string;
+  readonly start: Seconds;
+  readonly end: Seconds;
+}
+
+/** Whether a stretch of the band has no room for its name. */
+function isNarrow({ name, start, end }: Named, perSecond: number): boolean {
+  return textWidth(name, 11) + 8 > (end - start) * perSecond + 24;
+}
+
+/** Gives each stretch a name; the narrow stretches at the end share one, so that it does not stand over another phase. */
+function named(stretches: ReturnType<typeof phases>, perSecond: number): readonly Named[] {
+  const all = stretches.map(({ phase, start, end }): Named => ({ name: phase, start, end }));
+  const wide = all.findLastIndex((stretch) => !isNarrow(stretch, perSecond));
+  const [first, ...rest] = all.slice(wide + 1);
+  if (first === undefined) return all;
+  const name = [first, ...rest].map((stretch) => stretch.name).join(', ');
+  return [...all.slice(0, wide + 1), { name, start: first.start, end: rest.at(-1)?.end ?? first.end }];
 }

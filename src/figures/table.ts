@@ -24,8 +24,8 @@ export interface Column {
    */
   readonly unit?: { readonly name: string; readonly size?: number };
   /**
-   * Whether text is wrapped between words in HTML. Default: the last column is wrapped at any character, and other columns are
-   * not wrapped.
+   * Whether text is wrapped between words in HTML. Default: columns with a text of more than 32 characters are wrapped, the
+   * last column at any character.
    */
   readonly wraps?: boolean;
   /** Whether the column is only in CSV and DataFrames, as a unit that the headings of other columns have. */
@@ -229,22 +229,26 @@ const NOT_WRAPPED = 'white-space:nowrap';
 /** The styles of a column that wraps between words, and of the last column if it has text. */
 const WRAPPED = 'white-space:normal;min-width:6em';
 const WRAPPED_LAST = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
+/** A column with a longer text is wrapped by default; else it would push the columns after it out of the page. */
+const LONGEST_LINE = 32;
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
 function htmlOf(table: Table, maxRows: number): string {
   const { title, rows } = table;
   const columns = shownColumns(table);
   const aligned = columns.map((column) => (isRight(column, rows) ? 'right' : 'left'));
+  const body = rows.slice(0, maxRows).map((row) => columns.map((column) => cellText(column, row)));
+  const isLong = columns.map((_, i) => body.some((texts) => (texts[i]?.length ?? 0) > LONGEST_LINE));
   const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
     const cells = texts.map((text, i) => {
       const isLast = i === columns.length - 1 && aligned[i] === 'left';
-      const wrap = columns[i]?.wraps ? WRAPPED : isLast ? WRAPPED_LAST : NOT_WRAPPED;
+      const isWrapped = columns[i]?.wraps ?? isLong[i];
+      const wrap = isWrapped ? (isLast && !columns[i]?.wraps ? WRAPPED_LAST : WRAPPED) : NOT_WRAPPED;
       return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
     });
     return `<tr style="${tag === 'th' ? LINE : 'background:none'}">${cells.join('')}</tr>`;
   };
   const heads = columns.map((column) => column.title ?? column.key);
-  const body = rows.slice(0, maxRows).map((row) => columns.map((column) => cellText(column, row)));
   // The title is not a <caption>, because a caption would be as narrow as the table.
   const heading = `<div style="font-size:12px;font-weight:600;padding:0 0 4px">${escapeHtml(title)}</div>`;
   return (

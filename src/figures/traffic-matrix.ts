@@ -295,7 +295,7 @@ function axesPanel({ axes, world, numNodes, place }: View): Panel {
   const inside = numNodes === 1 ? '' : ` within a ${place}`;
   return {
     heading: 'Received per rank',
-    aside: `, ${scale.unit} per step`,
+    aside: `, ${scale.unit}`,
     x: { domain: SPLIT.bars, range: [0, most * 1.04], tickvals: niceTicks([0, most], 2) },
     y: {
       domain: [0.94 - axes.length * ROW_SHARE, 0.94],

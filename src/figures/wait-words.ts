@@ -133,7 +133,7 @@ export function waitSubtitle(
     totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
   return (
     `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
-    `Upper lane: main thread (white: outside of its phases). Lower: wire.${said}`
+    `Upper lane: main thread (blank: outside of its phases). Lower: wire.${said}`
   );
 }
 

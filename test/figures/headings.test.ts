@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
-import { LIGHT, plain } from '../../src/figures/grammar/ink';
+import { LIGHT, plain, textWidth, wrapped } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
@@ -11,7 +11,7 @@ import type { RunView } from '../../src/figures/run-view';
 import { compareTime } from '../../src/figures/time-compare';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import { comparedWaitFinding, type TimelineCase } from '../../src/figures/wait-words';
-import { LOSSES, slower, steps } from './gallery-runs';
+import { LOSSES, NODE_RUNS, slower, steps } from './gallery-runs';
 import { plannedFigures } from './planned';
 import { textFaults, textsOf } from './svg-texts';
 
@@ -44,6 +44,23 @@ test("a run's name that leaves no room for the finding is left out of the title"
   assert.equal(title, 'The loss falls from 7.600 to 4.735 in 20 steps');
 });
 
+test('a number is not broken into two lines', () => {
+  for (const number of ['0.00068', '1.06x', '12,174', '1e-4']) {
+    for (let width = 60; width < 160; width += 3) {
+      const lines = wrapped(`its interval ends ${number} as high`, 11, width);
+      assert.ok(
+        lines.some((line) => line.includes(number)),
+        `${number} at ${width}: ${lines.join('|')}`,
+      );
+    }
+  }
+});
+
+test('the name of a phase at the end of a step does not stand over another phase', () => {
+  const names = (memoryFigure(run, { over: 'time' }).layout.annotations ?? []).map(({ text }) => plain(text));
+  assert.ok(!names.includes('loss') || names.includes('optimizer'), names.join('|'));
+});
+
 test('a long subtitle is broken into lines within the picture', () => {
   const long = 'layouts of 128 GPUs with a link of 400 Gbit/s per node, '.repeat(5);
   const chinese = '每张卡有八十吉字节的显存，每个节点有八张卡，节点之间的网络是四百吉比特每秒，'.repeat(4);
@@ -53,6 +70,15 @@ test('a long subtitle is broken into lines within the picture', () => {
     assert.equal(plain(figure.subtitle).replaceAll(' ', ''), subtitle.replaceAll(' ', ''));
     assert.deepEqual(textFaults(figure.toSvg(LIGHT)), []);
   }
+});
+
+test('the heading beside a traffic matrix has room for the wider font of a page', () => {
+  const svg = trafficMatrix(NODE_RUNS.HYBRID_SHARD).toSvg(LIGHT);
+  const [, width] = /<svg [^>]*? width="(\d+)"/.exec(svg) ?? [];
+  const heading = textsOf(svg).find(({ text }) => text.startsWith('Received per rank'));
+  assert.ok(
+    heading !== undefined && heading.left + textWidth(heading.text, 12, 'bold') * 1.1 < Number(width),
+  );
 });
 
 /** A case of a comparison whose ranks wait these milliseconds, of which `wire` for the wire and the rest for a core. */

@@ -228,3 +228,10 @@ test('a notebook shows a frame, and a frame computed from it, as a table', async
   );
   assert.equal(shown(frame.column('bytes')), 'bytes\n1,000\n2,000\n    5');
 });
+
+test('a column with a long text wraps, so that the columns after it stay on the page', () => {
+  const long = 'holds only if the heading counts nodes too';
+  const html = createTable([{ id: 'wan.scale.128', reading: long, why: 'because' }]).toHtml();
+  const styles = [...html.matchAll(/<td style="[^"]*white-space:(\w+)/g)].map(([, wrap]) => wrap);
+  assert.deepEqual(styles, ['nowrap', 'normal', 'nowrap']);
+});

@@ -73,9 +73,9 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
     ...parts,
     subtitle: `From: ${ink.safe(listed(documentTitles(results)))}.<br>${
       isBarred
-        ? 'Bars of a row have one scale; the documented bars of all rows are equally long. Line: the prediction’s interval; *: judged on words.'
+        ? 'Bars of a row have one scale; the documented bars of all rows are equally long.'
         : 'Statements without a number to compare; each was checked by a run, a dry run, a formula or a prediction.'
-    }`,
+    }${legendOf(results, items)}`,
     ...plot({ ...FRAME, pixels }, [
       {
         x: {
@@ -92,6 +92,14 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
       },
     ]),
   });
+}
+
+/** Explains the line and the star, where the figure has them. */
+function legendOf(results: readonly ClaimResult[], items: readonly Item[]): string {
+  const hasInterval = items.some(({ ends }) => ends.length > 0);
+  const isJudged = results.some(({ finding }) => finding.judged !== undefined);
+  const line = hasInterval ? ' Line: the prediction’s interval.' : '';
+  return `${line}${isJudged ? ' *: judged on words.' : ''}`;
 }
 
 type Source = keyof typeof FILLS;

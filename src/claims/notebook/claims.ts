@@ -120,7 +120,7 @@ export class Claims implements Iterable<ClaimResult> {
 
   /** Returns a Markdown table for a report, with one row per claim: documented, found, verdict and reason. */
   toMarkdown(): string {
-    return this.#report((id) => `\`${id}\``).toMarkdown();
+    return this.#report().toMarkdown();
   }
 
   /**
@@ -131,18 +131,18 @@ export class Claims implements Iterable<ClaimResult> {
     const { toCsv } = this.table();
     saveTable(file, {
       toCsv,
-      toLatex: () => this.#report((id) => id).toLatex(),
+      toLatex: () => this.#report().toLatex(),
       toMarkdown: () => this.toMarkdown(),
     });
   }
 
   /** Returns the columns of a report. */
-  #report(claimWord: (id: string) => string): Table {
+  #report(): Table {
     const rows = this.table().rows.map(({ id, documented, found, why }, i) => {
       const finding = this.results[i]?.finding;
       const verdict = finding === undefined ? '' : verdictText(finding);
       return {
-        claim: claimWord(String(id)),
+        claim: String(id),
         documented: documented ?? '',
         found: found ?? '',
         verdict,

@@ -131,8 +131,14 @@ export function fits(text: string, size: number, width: number): boolean {
   return textWidth(text, size) * 1.03 + 3 <= width;
 }
 
-/** The places at which a line may end: after a space, one of `._/,-` or a full-width character that no punctuation follows. */
-const BREAKS = new RegExp(`(?<=[\\s._/,-]|${FULL_WIDTH.source})(?![，。、；：？！）》】」』])`, 'u');
+/**
+ * The places at which a line may end: after a space, one of `._/,-` or a full-width character that no punctuation follows;
+ * not within a number, such as 0.5, 1,024 or 1e-4.
+ */
+const BREAKS = new RegExp(
+  `(?<=[\\s._/,-]|${FULL_WIDTH.source})(?<!\\d(?:[.,]|e-)(?=\\d))(?![，。、；：？！）》】」』])`,
+  'u',
+);
 
 /**
  * Breaks a text into lines: after a space, one of `._/,-` or a full-width character, or within a word that is wider than a line.

@@ -173,7 +173,7 @@ function modelText(
     return setOf(run) === 'held out' && Math.abs(log10(ratio)) > reach;
   }).length;
   const first = `mean error ${percentOf(mean)}, median ${percentOf(median)}, worst ${percentOf(worst)}`;
-  const rest = beyond > 0 ? `${beyond} beyond the edges` : counted(count, 'run');
+  const rest = beyond > 0 ? `${beyond} at the edges` : counted(count, 'run');
   const second = `bias ${percentOff(bias)}, ${percentOf(pairsRanked)} of pairs ranked right, ${rest}`;
   return `${strong(`<b>${safe(name)}</b>`)}<br>${soft(first)}<br>${soft(second)}`;
 }

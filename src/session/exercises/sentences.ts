@@ -43,8 +43,8 @@ const SENTENCES = {
   },
   inUnit: { en: ' (in {0})', zh: '（单位：{0}）' },
   noGuess: {
-    en: "no guess yet: replace NaN by a number. The figure shows the answer after a guess; sl.solution('{0}') shows it without one",
-    zh: "还没有猜：把 NaN 换成一个数。猜过之后图会给出答案；sl.solution('{0}') 可以不猜就看",
+    en: "no guess yet: replace NaN by a number.\nThe figure shows the answer after a guess; sl.solution('{0}') shows it without one",
+    zh: "还没有猜：把 NaN 换成一个数。\n猜过之后图会给出答案；sl.solution('{0}') 可以不猜就看",
   },
   unclearGuess: {
     en: '{0} is no number; write your guess as a number',

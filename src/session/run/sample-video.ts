@@ -5,6 +5,7 @@ import { type VideoSheet, videoSheet } from '../../figures';
 import type { SampledVideos, VideoSampling } from '../../training';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
+import { runName } from './figures';
 
 /** Options that say how `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
 export type SampleVideoOptions = Partial<VideoSampling>;
@@ -35,7 +36,7 @@ export async function sampleVideo(
     })
     .finally(() => line.end());
   const { size = [0, 0, 0], videos = [] } = sampled ?? {};
-  const title = `Videos that the model draws after ${history.lastStep} steps, by ${how.steps} Euler steps`;
+  const title = `${runName({ history })} · Videos after ${history.lastStep} steps, by ${how.steps} Euler steps`;
   return videoSheet(
     title,
     videos.map((values, i) => ({ caption: texts[i] ?? '', size, pixels: bytesOf(values) })),

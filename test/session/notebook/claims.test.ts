@@ -24,6 +24,7 @@ test('selected claims are shown as a table, markdown and a figure', () => {
   const lines = chosen.toMarkdown().trimEnd().split('\n');
   assert.equal(lines.length, chosen.length + 2);
   assert.match(lines[0] ?? '', /^\| claim \| documented \| found \| verdict \| why \|$/);
+  assert.match(lines[2] ?? '', /^\| wan\.arith\.\w+ \|/);
   assert.ok(chosen.figure().title.length > 0);
 });
 
