@@ -134,7 +134,7 @@ class Watcher:
         self._changed_blocks += abs(blocks - self._blocks)
         self._blocks = blocks
         # Blocks that come and go between two looks: the collector runs once for so many new containers.
-        collected = gc.get_stats()[0]["collections"] * gc.get_threshold()[0]
+        collected: int = gc.get_stats()[0]["collections"] * gc.get_threshold()[0]
         return self._native_looks * NATIVE_BYTES + (self._changed_blocks + collected) * BLOCK_BYTES
 
     def _computes_natively(self, frame: FrameType) -> bool:
