@@ -107,17 +107,22 @@ export function createFigure({ title: wordings, runName = '', ...figure }: Figur
     toCsv: () => table.toCsv(),
     save: (file, options = {}) => saveFigure(parts, file, options),
     frame: () => table.frame(),
-    [DISPLAY]: () => ({
-      'text/html': imageHtml(parts),
-      // For programs that show no HTML, such as LaTeX.
-      'image/png': toSmallPng(toSvg(parts, LIGHT), PNG_SCALE).toString('base64'),
-      'text/plain': textOf(parts),
-    }),
+    [DISPLAY]: () => displayOf(parts),
   };
 }
 
 /** Pixels of a notebook's PNG per pixel of the figure. */
 const PNG_SCALE = 2;
+
+function displayOf(parts: FigureParts): DisplayBundle {
+  const svg = toSvg(parts, LIGHT);
+  return {
+    'text/html': imageHtml(parts, svg),
+    // For programs that show no HTML, such as LaTeX.
+    'image/png': toSmallPng(svg, PNG_SCALE).toString('base64'),
+    'text/plain': textOf(parts),
+  };
+}
 
 function textOf({ title, subtitle, table }: FigureParts): string {
   return `${title}\n${plain(subtitle)}\n${table.toText()}`;
@@ -216,8 +221,17 @@ const MAX_TITLE = 75;
  */
 function titleOf(title: Title, runName: string): string {
   const wordings = typeof title === 'string' ? [title] : title;
-  const named = wordings.map((wording) => (wording.includes(runName) ? wording : `${runName} · ${wording}`));
+  const named = wordings.map((wording) =>
+    runName === '' || hasName(wording, runName) ? wording : `${runName} · ${wording}`,
+  );
   const fitting = [...named, ...wordings].find((wording) => firstColumns(wording, MAX_TITLE) === wording);
   if (typeof title === 'string') return fitting ?? title;
   return fitting ?? `${firstColumns(title.at(-1) ?? '', MAX_TITLE - 1)}…`;
+}
+
+/** Whether a wording has a run's name as whole words: the name 'A' is not in 'All ranks'. */
+function hasName(wording: string, name: string): boolean {
+  const parts = wording.split(name);
+  const isWord = (character: string): boolean => /[\p{L}\p{N}_]/u.test(character);
+  return parts.some((part, i) => i > 0 && !isWord(part[0] ?? ' ') && !isWord(parts[i - 1]?.at(-1) ?? ' '));
 }

@@ -43,12 +43,13 @@ export interface HangSource {
 }
 
 /**
- * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the rank's
- * process is stopped; or its main thread makes nothing (no tensors, no values, no bytes of files), awaits, or sleeps in a system call,
- * and no process that it started computes; or it waits itself, for a rank of which this is true. A rank that computes, reads or gets no core makes progress, and a wait for it
- * is reported only if the rank computes long, and the wait is far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its
- * condition changes is not decidable, and even in `while (true)`, a model or a sharded tensor that the body calls may communicate in
- * a later iteration, as in a training whose rank is slow.
+ * [Note: hangs] A wait is a hang if nothing can end it but the missing rank's own code, and this code makes no progress: the
+ * rank's process is stopped; or its main thread makes nothing (no tensors, no values, no bytes of files), awaits, or sleeps in a
+ * system call, and no process that it started computes; or it waits itself, for a rank of which this is true. A rank that
+ * computes, reads or gets no core makes progress, and a wait for it is reported only if the rank computes long, and the wait is
+ * far longer than all waits before. That a loop computes for ever cannot be seen sooner: whether its condition changes is not
+ * decidable, and even in `while (true)`, a model or a sharded tensor that the body calls may communicate in a later iteration,
+ * as in a training whose rank is slow.
  */
 export class HangWatch {
   readonly #source: HangSource;

@@ -15,8 +15,8 @@ import type { TrainerState } from './trainer-state';
  * (step, batches, rates, scaler), into the host's memory, and sends this copy to the next rank of the run, which stores it too. If
  * a process ends, its successor gets the copy from the next rank, and all other ranks go back to their own copies of the same
  * step. A copy counts when every rank has it, which a barrier ensures; until then each rank also stores the copy before. So a rank
- * may end at any moment. The copy has the results of the newest steps, because a rank may end before it has reported them. If two neighbours end together, the copy of the first is lost. Under strategies with replicas, the
- * replicas are copied as well.
+ * may end at any moment. The copy has the results of the newest steps, because a rank may end before it has reported them. If two
+ * neighbours end together, the copy of the first is lost. Under strategies with replicas, the replicas are copied as well.
  * Source: Wang et al., "Gemini: Fast failure recovery in distributed training with in-memory checkpoints", SOSP 2023.
  */
 

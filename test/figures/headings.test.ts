@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
+import { createFigure } from '../../src/figures/figure';
 import { LIGHT, plain, textWidth, wrapped } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
+import { createTable } from '../../src/figures/table';
 import { compareTime } from '../../src/figures/time-compare';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import { comparedWaitFinding, type TimelineCase } from '../../src/figures/wait-words';
@@ -192,4 +194,13 @@ test('a comparison of step times claims a difference only beyond the spread, wit
     code: 'CONFIG',
     message: /no recorded step/,
   });
+});
+
+test("a title begins with the run's name, unless the name is a word of the title already", () => {
+  const titleOf = (title: string, runName: string): string =>
+    createFigure({ title, runName, subtitle: '', data: [], layout: { height: 200 }, table: createTable([]) })
+      .title;
+  assert.equal(titleOf('All ranks wait', 'A'), 'A · All ranks wait');
+  assert.equal(titleOf('"A" waits longer', 'A'), '"A" waits longer');
+  assert.equal(titleOf('Ranks wait under FULL_SHARD', 'FULL_SHARD'), 'Ranks wait under FULL_SHARD');
 });

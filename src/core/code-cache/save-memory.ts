@@ -1,10 +1,13 @@
 import { env } from 'node:process';
 import { setFlagsFromString } from 'node:v8';
 
-/** Whether processes take little memory at the price of some time: SHARDLAB_SAVE_MEMORY=1, for many users on one machine. */
+/**
+ * Whether processes take little memory at the price of some time, for many users on one machine: SHARDLAB_SAVE_MEMORY=1. The values
+ * 0 and false, and no value, mean no.
+ */
 export function savesMemory(): boolean {
   // biome-ignore lint/style/noProcessEnv: a user's setting for all processes, before any of them loads settings
-  return env.SHARDLAB_SAVE_MEMORY === '1';
+  return !['', '0', 'false'].includes(env.SHARDLAB_SAVE_MEMORY ?? '');
 }
 
 /**

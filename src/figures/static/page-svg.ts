@@ -11,11 +11,12 @@ const WIDEST = 1400;
  * as its alternative text. Unlike the type image/svg+xml, it is also shown in notebooks that are not trusted, and by nbconvert
  * with its alternative text. The styles of a page do not reach into an <img>; its media queries follow the `color-scheme` of
  * the page, which JupyterLab sets to its theme. A page without `color-scheme` gets the light picture. Each theme has its own
- * opaque paper, so that the picture is also legible where a viewer's theme is another one than its page's.
+ * opaque paper, so that the picture is also legible where a viewer's theme is another one than its page's. `svg` is the drawing for
+ * light pages.
  */
-export function imageHtml(drawing: Drawing): string {
-  const style = `@media (prefers-color-scheme:dark){${rules(toSvg(drawing, LIGHT), (_, dark) => dark)}}`;
-  const data = Buffer.from(pageSvg(drawing, style)).toString('base64');
+export function imageHtml(drawing: Drawing, svg = toSvg(drawing, LIGHT)): string {
+  const style = `@media (prefers-color-scheme:dark){${rules(svg, (_, dark) => dark)}}`;
+  const data = Buffer.from(pageSvg(svg, style)).toString('base64');
   const alt = escapeHtml(`${drawing.title}. ${plain(drawing.subtitle)}`);
   return `<img alt="${alt}" style="width:100%;max-width:${WIDEST}px" src="data:image/svg+xml;base64,${data}">`;
 }
@@ -25,8 +26,11 @@ export function imageHtml(drawing: Drawing): string {
  * `color-scheme` of the page.
  */
 export function inlineSvg(drawing: Drawing): string {
-  const style = rules(toSvg(drawing, LIGHT), (light, dark) => `light-dark(${light},${dark})`);
-  return pageSvg(drawing, style);
+  const svg = toSvg(drawing, LIGHT);
+  return pageSvg(
+    svg,
+    rules(svg, (light, dark) => `light-dark(${light},${dark})`),
+  );
 }
 
 /** Returns a picture for a dark page, of one for light pages that `imageHtml` or `toSvg` made. */
@@ -62,8 +66,7 @@ function paperRule(colorOf: (light: string, dark: string) => string): string {
 const CLASS = 'shardlab-figure';
 
 /** Returns a light picture without a fixed width, with a style sheet. Names of hatches are unique among the pictures of a page. */
-function pageSvg(drawing: Drawing, style: string): string {
-  const svg = toSvg(drawing, LIGHT);
+function pageSvg(svg: string, style: string): string {
   const name = createHash('sha256').update(svg).digest('hex').slice(0, 8);
   return svg
     .replace(/ width="\d+" height="\d+"/, ` class="${CLASS}" width="100%" style="max-width:${WIDEST}px"`)

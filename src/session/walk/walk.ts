@@ -103,8 +103,8 @@ export class Walk {
    */
   async until(text: string): Promise<this> {
     const matches = points.pointMatcher(text);
-    this.#sought = text;
     await this.#alone(`walk.until(${shown(text)})`, async () => {
+      this.#sought = text;
       while (!this.isOver) {
         const before = this.#walked.numReached;
         await this.#round();

@@ -36,8 +36,8 @@ export function hierarchicalAllReduce(
 }
 
 /**
- * Makes the groups of a hierarchical collective, as if the ranks were a mesh with the axes node and local; all ranks of the group must call this function. Returns null if all ranks are in one node,
- * or each is in a node of its own. Throws: CONFIG without nodes, and if nodes have different numbers of the group's ranks.
+ * Makes the groups of a hierarchical collective, as if the ranks were a mesh with the axes node and local; all ranks of the group
+ * must call this function. Returns null if all ranks are in one node, or each is in a node of its own. Throws: CONFIG without nodes, and if nodes have different numbers of the group's ranks.
  */
 export function makeNodeLevels(group: ProcessGroup, nodes: Nodes | undefined): NodeLevels | null {
   if (nodes === undefined) {

@@ -31,7 +31,10 @@ test('other work on halted ranks is refused, and texts that name no point too', 
   await assert.rejects(walk.next(0), /a whole number from 1/);
   await walk.until('reduceScatter');
   await assert.rejects(Promise.all([walk.next(), walk.next()]), /the walk is moving/);
+  // A refused until is not a point that the walk looked for.
+  await assert.rejects(Promise.all([walk.next(), walk.until('forward layer 7')]), /the walk is moving/);
   await walk.live();
+  assert.doesNotMatch(inspect(walk), /without the point/);
   await assert.rejects(walk.next(), /the walk is over/);
   await run.step(1);
   const again = await run.walk();

@@ -4,18 +4,10 @@ import test from 'node:test';
 import { linkOf } from '../../../src/wire/transport/link';
 import { probeSharedMemory } from '../../../src/wire/transport/native';
 import { BETWEEN, WITHIN } from './nodes.scenarios';
-import { type Outcome, RankProcesses } from './rank-processes';
+import { RankProcesses, valuesOf } from './rank-processes';
 import type { TestPlane } from './scenario';
 
 const FILE = join(__dirname, 'nodes.scenarios.js');
-
-function valuesOf(outcomes: readonly (Outcome | undefined)[]): unknown[] {
-  return outcomes.map((outcome, rank) => {
-    assert.ok(outcome !== undefined, `rank ${rank} died`);
-    if ('error' in outcome) assert.fail(`rank ${rank}: ${outcome.error.message}`);
-    return outcome.value;
-  });
-}
 
 for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   const probe = probeSharedMemory();

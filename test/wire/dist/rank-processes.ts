@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -162,4 +163,13 @@ async function nextReply(child: ChildProcess): Promise<Outcome | undefined> {
 function asOutcome(reply: RankReply): Outcome {
   if (reply.kind === 'error') return { error: reply.error };
   return { value: reply.kind === 'value' ? reply.value : undefined };
+}
+
+/** Returns the ranks' values; fails if a rank died or threw. */
+export function valuesOf(outcomes: readonly (Outcome | undefined)[]): unknown[] {
+  return outcomes.map((outcome, rank) => {
+    assert.ok(outcome !== undefined, `rank ${rank} died`);
+    if ('error' in outcome) assert.fail(`rank ${rank}: ${outcome.error.message}`);
+    return outcome.value;
+  });
 }
