@@ -290,14 +290,14 @@ function seriesOf(rows: readonly LaneRow[]): Series[] {
 
 /**
  * Returns a bar of the main lane. The bar's text is '3' for the module 'blocks.3'. Without a module, the text is 'loss' or
- * 'step'; for a wait, it is ''.
+ * 'optimizer'; for a wait, it is ''.
  */
 function mainBlock({ kind, waitsFor, module, start, end }: MainSegment): Block {
   const hover = (rank: number): string =>
     waitsFor === undefined
       ? `${kind} ${module}, rank ${rank}`
       : `waits ${WAIT_WORDS[waitsFor]}, in ${module || 'root'}, rank ${rank}`;
-  const unnamed = kind === 'optimizer' ? 'step' : '';
+  const unnamed = kind === 'optimizer' ? kind : '';
   const named = kind === 'loss' ? 'loss' : numberOf(module);
   return { start, end, text: kind === 'wait' ? '' : module === '' ? unnamed : named, hover };
 }

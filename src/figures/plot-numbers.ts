@@ -67,7 +67,7 @@ export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure 
   const { panel, foot } =
     options.kind === 'bar' ? barPanel(shown, names, options) : linePanel(shown, names, options);
   return createFigure({
-    title: options.title ?? findingOf(series, options),
+    title: options.title ?? findingOf(series, names, options),
     subtitle: safe(subtitleOf(series, shown, options)),
     ...plot({ ...FRAME, foot, legend: 'plot' }, [panel]),
     table: createTable(
@@ -211,17 +211,57 @@ function nameAxis(names: readonly string[]) {
   return { axis: columnAxis(texts, names.length), foot: FRAME.foot + (numLines - 1) * LABEL.height };
 }
 
-function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): Title {
+function findingOf(series: readonly Series[], names: Names, { kind = 'line', yTitle }: PlotOptions): Title {
   const [only, ...others] = series;
-  const names = series.map(({ name }) => name).filter((name) => name !== '');
-  const finite = only?.y.filter(Number.isFinite) ?? [];
+  const labels = series.map(({ name }) => name).filter((name) => name !== '');
+  const fallback = [
+    labels.length === 0 ? (yTitle ?? 'Own numbers') : labels.join(', '),
+    `${series.length} series`,
+  ];
+  if (kind === 'scatter' || only === undefined) return fallback;
+  if (kind === 'bar') return barFinding(series, names) ?? fallback;
+  if (others.length > 0) return endsFinding(series) ?? fallback;
+  const finite = only.y.filter(Number.isFinite);
   const [from, to] = [finite[0], finite.at(-1)];
-  if (kind !== 'line' || others.length > 0 || from === undefined || to === undefined || finite.length < 2) {
-    return [names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '), `${series.length} series`];
-  }
+  if (from === undefined || to === undefined || finite.length < 2) return fallback;
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'begins and ends at the same value:';
   const path = to === from ? exact(from) : `from ${exact(from)} to ${exact(to)}`;
-  return [`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`];
+  return [`${labels[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`];
+}
+
+/** Says which of several lines ends lowest and which ends highest. */
+function endsFinding(series: readonly Series[]): Title | undefined {
+  const ends = series
+    .map(({ name, y }) => ({ name, value: y.findLast(Number.isFinite) ?? Number.NaN }))
+    .sort((a, b) => a.value - b.value);
+  const [least, most] = [ends[0], ends.at(-1)];
+  if (least === undefined || most === undefined || ends.some(({ value }) => Number.isNaN(value)))
+    return undefined;
+  const [low, high] = [exact(least.value), exact(most.value)];
+  if (low === high)
+    return [`${joined(ends.map(({ name }) => name))} end at ${low}`, `All lines end at ${low}`];
+  return [
+    `${least.name} ends lowest (${low}), ${most.name} ends highest (${high})`,
+    `The lines end at values from ${low} to ${high}`,
+  ];
+}
+
+/** Says which column is highest. */
+function barFinding(series: readonly Series[], names: Names): Title | undefined {
+  const columns = series.flatMap(({ name, x, y }) =>
+    y.map((value, i) => ({
+      value,
+      place: [name, names?.[i] ?? String(x[i] ?? i)].filter((part) => part !== ''),
+    })),
+  );
+  const [most] = columns.filter(({ value }) => Number.isFinite(value)).sort((a, b) => b.value - a.value);
+  if (most === undefined) return undefined;
+  const finding = `The highest value is ${exact(most.value)}`;
+  return [`${finding}: ${most.place.join(', ')}`, finding];
+}
+
+function joined(names: readonly string[]): string {
+  return names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
 }
 
 function subtitleOf(all: readonly Series[], shown: readonly Series[], options: PlotOptions): string {

@@ -211,7 +211,12 @@ function matrixPanel(view: View): Panel {
       ticktext: labelled.map(String),
       ...titled('to rank', 4),
     },
-    y: { range: [world - 0.5, -0.5], ...axis, ticktext: labelled.map((rank) => rankName(view, rank)) },
+    y: {
+      range: [world - 0.5, -0.5],
+      ...axis,
+      ticktext: labelled.map((rank) => rankName(view, rank)),
+      ...titled('from rank', 4),
+    },
     data: drawn.flatMap(({ style, flows }) => marksOf(style, flows, sizeOf)),
     shapes: Array.from({ length: numNodes === 1 ? 0 : numNodes }, (_, node) => {
       const low = node * ranksPerNode - 0.5;
@@ -232,7 +237,7 @@ function matrixPanel(view: View): Panel {
 /** Returns the width, in pixels, of the room for the ranks' names. */
 function leftOf(view: View): number {
   const names = Array.from({ length: view.world }, (_, rank) => plain(rankName(view, rank)));
-  return 18 + widestLabel(names);
+  return 38 + widestLabel(names); // with the room of the axis title
 }
 
 /** Returns a rank's number; if there are few ranks, the rank's coordinates come first: 'dp 1, tp 1 · 3'. */

@@ -1,7 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { DISPLAY, type Shown, withShown } from '../core';
-import { escapeHtml } from './grammar/ink';
+import { LIGHT, safe } from './grammar/ink';
+import { FONT_FAMILY } from './grammar/template';
+import { type ColorPixels, colorPng } from './static/indexed-png';
+import { imageHtml } from './static/page-svg';
 import { toPng } from './static/png';
+import { element, svgText } from './static/svg';
 
 /** The pixels of a video, as bytes of red, green and blue: [frames, rows, columns, 3]. */
 export interface VideoPixels {
@@ -38,40 +42,72 @@ export function videoSheet(title: string, videos: readonly VideoPixels[]): Video
   };
   return withShown(fields, {
     toString: () => text,
-    [DISPLAY]: () => ({ 'image/png': toPng(toSvg()).toString('base64'), 'text/plain': text }),
+    [DISPLAY]: () => {
+      const svg = toSvg();
+      const subtitle = videos.map(({ caption }) => caption).join(', ');
+      return {
+        'text/html': imageHtml({ title, subtitle }, svg, widthOf(videos)),
+        'image/png': toPng(svg).toString('base64'),
+        'text/plain': text,
+      };
+    },
   });
+}
+
+function widthOf(videos: readonly VideoPixels[]): number {
+  const most = Math.max(1, ...videos.map(({ size }) => size[0]));
+  return Math.max(most * (FRAME + GAP) + GAP, 12 * LINE);
 }
 
 function svgOf(title: string, videos: readonly VideoPixels[]): string {
-  const most = Math.max(1, ...videos.map(({ size }) => size[0]));
-  const width = Math.max(most * (FRAME + GAP) + GAP, 12 * LINE);
+  const width = widthOf(videos);
   const rowHeight = FRAME + LINE + GAP;
   const height = LINE + GAP + videos.length * rowHeight;
   const line = (words: string, y: number, weight: number): string =>
-    `<text x="${GAP}" y="${y}" font-family="Inter, sans-serif" font-size="13" font-weight="${weight}" fill="#222">${escapeHtml(words)}</text>`;
+    svgText(GAP, y, safe(words), { size: 13, weight, fill: LIGHT.strong });
   const rows = videos.map((video, i) => {
     const top = LINE + GAP + i * rowHeight;
-    return `${line(video.caption, top + 15, 400)}<g transform="translate(${GAP} ${top + LINE})">${framesOf(video)}</g>`;
+    const frames = element('g', { transform: `translate(${GAP} ${top + LINE})` }, framesOf(video).join(''));
+    return `${line(video.caption, top + 15, 400)}${frames}`;
   });
-  return (
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">` +
-    `<rect width="100%" height="100%" fill="#fff"/>${line(title, 16, 600)}${rows.join('')}</svg>`
-  );
+  const paper = element('rect', { class: 'paper', width, height, fill: LIGHT.background });
+  const attributes = {
+    xmlns: 'http://www.w3.org/2000/svg',
+    width,
+    height,
+    viewBox: `0 0 ${width} ${height}`,
+    'font-family': FONT_FAMILY,
+  };
+  return element('svg', attributes, `${paper}${line(title, 16, 600)}${rows.join('')}`);
 }
 
-function framesOf({ size: [frames, rows, columns], pixels }: VideoPixels): string {
-  const side = FRAME / Math.max(rows, columns);
-  const parts: string[] = [];
-  for (let i = 0; i < frames * rows * columns; i++) {
-    const [x, y, frame] = [i % columns, Math.floor(i / columns) % rows, Math.floor(i / columns / rows)];
-    const color = Array.from(pixels.subarray(3 * i, 3 * i + 3), (value) =>
-      value.toString(16).padStart(2, '0'),
-    ).join('');
-    const left = frame * (FRAME + GAP) + x * side;
-    // A little overlap hides the seams between pixels.
-    parts.push(
-      `<rect x="${left.toFixed(2)}" y="${(y * side).toFixed(2)}" width="${(side + 0.3).toFixed(2)}" height="${(side + 0.3).toFixed(2)}" fill="#${color}"/>`,
-    );
+/** Draws each frame as an image. */
+function framesOf({ size: [frames, rows, columns], pixels }: VideoPixels): string[] {
+  const scale = FRAME / Math.max(rows, columns);
+  const numBytes = 3 * rows * columns;
+  return Array.from({ length: frames }, (_, frame) => {
+    const bytes = pixels.subarray(frame * numBytes, (frame + 1) * numBytes);
+    const data = colorPng(enlarged({ pixels: bytes, width: columns, height: rows })).toString('base64');
+    return element('image', {
+      x: frame * (FRAME + GAP),
+      y: 0,
+      width: columns * scale,
+      height: rows * scale,
+      'image-rendering': 'optimizeSpeed',
+      href: `data:image/png;base64,${data}`,
+    });
+  });
+}
+
+/** Repeats pixels, so that a browser, which smooths the edges of pixels when it enlarges a picture, leaves them square. */
+function enlarged({ pixels, width, height }: ColorPixels): ColorPixels {
+  const times = Math.max(1, Math.floor((2 * FRAME) / Math.max(width, height)));
+  const [newWidth, newHeight] = [width * times, height * times];
+  const out = new Uint8Array(3 * newWidth * newHeight);
+  for (let i = 0; i < newWidth * newHeight; i++) {
+    const [x, y] = [Math.floor((i % newWidth) / times), Math.floor(i / newWidth / times)];
+    const from = 3 * (y * width + x);
+    out.set(pixels.subarray(from, from + 3), 3 * i);
   }
-  return parts.join('');
+  return { pixels: out, width: newWidth, height: newHeight };
 }

@@ -124,7 +124,7 @@ function outsideOf(layout: Layout): string[] {
     [hardware.generation !== 'ampere', `${hardware.name}: most constants were fitted on A100`],
     [
       stack === 'deepspeed',
-      'deepspeed: its published runs took 0.9 to 1.3 times as long as predicted, before release 0.6 1.3 to 2.3 times',
+      'deepspeed: its published runs took 0.9 to 1.3 times as long as predicted, and those before release 0.6 took 1.3 to 2.3 times as long',
     ],
     [
       attention !== 'unfused' && attention !== 'flash1',

@@ -16,7 +16,8 @@ describe('a plot of own numbers', () => {
     assert.equal(one.title, 'loss falls from 5 to 3.25');
     assert.deepEqual(one.data[0]?.y, LOSSES);
     const two = plotNumbers({ train: LOSSES, test: Float32Array.of(6, 5) });
-    assert.equal(two.title, 'train, test');
+    assert.equal(two.title, 'train ends lowest (3.25), test ends highest (5)');
+    assert.equal(plotNumbers({ a: [1, 2], b: [3, 2] }).title, 'a and b end at 2');
     assert.equal(two.toCsv().split('\n')[1], 'train,0,5');
     assert.match(two.toSvg(), /train/);
   });
@@ -34,6 +35,7 @@ describe('a plot of own numbers', () => {
     assert.equal(plotNumbers([3, 3]).title, 'The series begins and ends at the same value: 3');
     const bars = plotNumbers({ DDP: [1, 2], FSDP: [3, 4] }, { kind: 'bar', x: ['memory', 'comm'] });
     assert.ok(bars.toSvg().includes('memory'));
+    assert.equal(bars.title, 'The highest value is 4: FSDP, comm');
   });
 
   it('thins long lines, keeps gaps, and says both', () => {

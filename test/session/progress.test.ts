@@ -50,3 +50,26 @@ test('in the line of running and of finished steps, the speed is that of the tim
     /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms {2}FULL_SHARD\n/,
   );
 });
+
+test('a step that completes after its cell has ended shows no progress bar', () => {
+  const bundles: Readonly<Record<string, unknown>>[] = [];
+  const unregister = registerDisplay({
+    display: (bundle) => void bundles.push(bundle),
+    update: (_, bundle) => void bundles.push(bundle),
+    clear: () => undefined,
+  });
+  try {
+    const options = { numSteps: null, name: 'walked', hasOwnLoss: false, keepsCurve: false };
+    const progress = createProgress({ ...options, evaluations: () => [] });
+    const [first, second] = results;
+    assert.ok(first !== undefined && second !== undefined);
+    progress.show(first);
+    progress.finish();
+    progress.show(second);
+  } finally {
+    unregister();
+  }
+  assert.match(String(bundles[0]?.['text/html']), /<progress/);
+  assert.deepEqual(Object.keys(bundles.at(-1) ?? {}), ['text/plain']);
+  assert.match(String(bundles.at(-1)?.['text/plain']), /^step 2 {2}loss 4\.0000 /);
+});

@@ -162,18 +162,21 @@ function numbers(
   scales: Scales,
   perUnit: { readonly x: number; readonly y: number },
 ): Annotation[] {
-  const groups: { readonly x: number; readonly y: number; readonly ranks: number[] }[] = [];
+  const groups: { readonly x: number; readonly y: number; left: number; readonly ranks: number[] }[] = [];
   for (const layout of winners) {
     const [x, y] = [xOf(layout, scales), yOf(layout, scales)];
     const near = groups.find(
       (group) =>
         Math.abs(group.x - x) * perUnit.x < NEAR.across && Math.abs(group.y - y) * perUnit.y < NEAR.down,
     );
-    if (near === undefined) groups.push({ x, y, ranks: [layout.rank ?? 0] });
-    else near.ranks.push(layout.rank ?? 0);
+    if (near === undefined) groups.push({ x, y, left: x, ranks: [layout.rank ?? 0] });
+    else {
+      near.left = Math.min(near.left, x);
+      near.ranks.push(layout.rank ?? 0);
+    }
   }
-  return groups.map(({ x, y, ranks }) =>
-    note(x, y, bold(ranks.join(', ')), { xanchor: 'right', xshift: -5, yanchor: 'middle' }),
+  return groups.map(({ left, y, ranks }) =>
+    note(left, y, bold(ranks.join(', ')), { xanchor: 'right', xshift: -5, yanchor: 'middle' }),
   );
 }
 

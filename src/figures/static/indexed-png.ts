@@ -9,6 +9,11 @@ interface Pixels {
   readonly height: number;
 }
 
+/** Pixels of a picture, row by row: red, green, blue. */
+export interface ColorPixels extends Omit<Pixels, 'pixels'> {
+  readonly pixels: Uint8Array;
+}
+
 /**
  * Writes opaque pixels as a PNG with a palette of the most frequent colours, at most 256; any other colour becomes the nearest of
  * them. Figures have few colours besides those of the edges of letters, so the file is about a third of one with three bytes per
@@ -27,14 +32,35 @@ export function indexedPng({ pixels, width, height }: Pixels): Buffer {
     for (let x = 0; x < width; x++)
       rows[y * (width + 1) + 1 + x] = indexes.get(colors[y * width + x] ?? 0) ?? 0;
   }
+  const type = 3; // eight bits per pixel, which are indexes of the palette
+  return png({ width, height, type }, chunk('PLTE', Buffer.from(palette.flatMap(channels))), rows);
+}
+
+/** Writes pixels of red, green and blue as a PNG, with every colour. */
+export function colorPng({ pixels, width, height }: ColorPixels): Buffer {
+  const rows = Buffer.alloc((3 * width + 1) * height);
+  for (let y = 0; y < height; y++)
+    rows.set(pixels.subarray(3 * y * width, 3 * (y + 1) * width), y * (3 * width + 1) + 1);
+  return png({ width, height, type: 2 }, Buffer.alloc(0), rows);
+}
+
+interface Header {
+  readonly width: number;
+  readonly height: number;
+  /** PNG's number for the meaning of a pixel. */
+  readonly type: number;
+}
+
+/** Joins the parts of a PNG. `rows` has the rows of pixels, each after the byte of its filter. */
+function png({ width, height, type }: Header, palette: Buffer, rows: Buffer): Buffer {
   const size = Buffer.alloc(13);
   size.writeUInt32BE(width, 0);
   size.writeUInt32BE(height, 4);
-  size.set([8, 3], 8); // eight bits per pixel, which are indexes of the palette
+  size.set([8, type], 8); // eight bits per value
   return Buffer.concat([
     Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
     chunk('IHDR', size),
-    chunk('PLTE', Buffer.from(palette.flatMap(channels))),
+    palette,
     chunk('IDAT', deflateSync(rows, { level: 9 })),
     chunk('IEND', Buffer.alloc(0)),
   ]);

@@ -12,13 +12,17 @@ const WIDEST = 1400;
  * with its alternative text. The styles of a page do not reach into an <img>; its media queries follow the `color-scheme` of
  * the page, which JupyterLab sets to its theme. A page without `color-scheme` gets the light picture. Each theme has its own
  * opaque paper, so that the picture is also legible where a viewer's theme is another one than its page's. `svg` is the drawing for
- * light pages.
+ * light pages, and `widest` the picture's width in pixels at most.
  */
-export function imageHtml(drawing: Drawing, svg = toSvg(drawing, LIGHT)): string {
+export function imageHtml(
+  { title, subtitle }: Pick<Drawing, 'title' | 'subtitle'>,
+  svg: string,
+  widest = WIDEST,
+): string {
   const style = `@media (prefers-color-scheme:dark){${rules(svg, (_, dark) => dark)}}`;
   const data = Buffer.from(pageSvg(svg, style)).toString('base64');
-  const alt = escapeHtml(`${drawing.title}. ${plain(drawing.subtitle)}`);
-  return `<img alt="${alt}" style="width:100%;max-width:${WIDEST}px" src="data:image/svg+xml;base64,${data}">`;
+  const alt = escapeHtml(`${title}. ${plain(subtitle)}`);
+  return `<img alt="${alt}" style="width:100%;max-width:${widest}px" src="data:image/svg+xml;base64,${data}">`;
 }
 
 /**

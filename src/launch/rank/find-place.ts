@@ -51,12 +51,12 @@ export class PlaceFinder {
 
   #place({ name, line }: CodeLine): SourcePlace {
     const cell = CELL.exec(name)?.[1];
-    const where = cell === undefined ? name.replace(/\.js$/, '.ts') : `cell ${cell}`;
-    const title = `${where}, line ${line}`;
+    const title = `${cell === undefined ? name : `cell ${cell}`}, line ${line}`;
     const own = this.#lineOf(name, line);
     if (own === undefined) return { title, lines: [], at: 0 };
     const before = this.#around(name, line, -1).reverse();
-    return { title, lines: [...before, own, ...this.#around(name, line, 1)], at: before.length };
+    const lines = [...before, own, ...this.#around(name, line, 1)];
+    return { title, lines: cell === undefined ? indented(lines) : lines, at: before.length };
   }
 
   /** Returns the lines after (or, from near to far, before) a line. The compiler leaves empty lines for comments; these are left out. */
@@ -86,4 +86,20 @@ export class PlaceFinder {
     this.#files.set(name, known);
     return known[line - 1]?.replace(IMPORTED, '$1');
   }
+}
+
+/**
+ * Indents lines by the brackets before them, because the library's built scripts have no indentation. Brackets in texts are not told
+ * apart: they only move lines.
+ */
+function indented(lines: readonly string[]): string[] {
+  let depth = 0;
+  const depths = lines.map((line) => {
+    const closed = /^[)}\]]*/.exec(line)?.[0].length ?? 0;
+    const own = depth - closed;
+    depth += (line.match(/[({[]/g)?.length ?? 0) - (line.match(/[)}\]]/g)?.length ?? 0);
+    return own;
+  });
+  const least = Math.min(...depths);
+  return lines.map((line, i) => `${'  '.repeat((depths[i] ?? 0) - least)}${line.trimStart()}`);
 }

@@ -121,7 +121,9 @@ export async function saveRun(
     throw error;
   }
   const copySeconds = now() - start;
-  const text = `step ${step} saved: ${shortened(pathOf('save', shownAs))}, ${formatBytes(bytes)}`;
+  // A temporary folder has other bytes than the folder that is made of it.
+  const size = shownAs === given ? `, ${formatBytes(bytes)}` : '';
+  const text = `step ${step} saved: ${shortened(pathOf('save', shownAs))}${size}`;
   const done = expected.done.then(
     () => {
       if (beside === 'states' && !isTemporary) calls.saved({ path, step });

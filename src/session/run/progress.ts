@@ -49,7 +49,17 @@ export function createProgress(options: ProgressOptions) {
   let numSkipped = 0;
   let drawnAt = -Infinity;
   let drawingMs = 0;
+  let isFinished = false;
+  const finish = (note: string | null = null): void => {
+    isFinished = true;
+    const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
+    const last = newest.at(-1);
+    if (last === undefined) return;
+    const timed = { stepSeconds, tokens: numTokens, countedRows: last.countedRows };
+    display(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
+  };
   return {
+    /** Shows one more step. After `finish`, as in a step that a walk completes when its cell has ended, it shows the final state. */
     show(last: StepResult): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
@@ -59,6 +69,10 @@ export function createProgress(options: ProgressOptions) {
       if (newest.length > NUM_SPEED) newest.shift();
       stepSeconds.push(last.seconds);
       numTokens += last.tokens;
+      if (isFinished) {
+        finish();
+        return;
+      }
       const start = performance.now();
       if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
       display(runningBundle(state));
@@ -77,13 +91,7 @@ export function createProgress(options: ProgressOptions) {
      * Shows the final state: one line with the speed of all steps, and, if it is kept, the curve in the form that documents without
      * plotly need. `note` says why the steps ended.
      */
-    finish(note: string | null = null): void {
-      const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
-      const last = newest.at(-1);
-      if (last === undefined) return;
-      const timed = { stepSeconds, tokens: numTokens, countedRows: last.countedRows };
-      display(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
-    },
+    finish,
   };
 }
 
