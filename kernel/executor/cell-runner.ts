@@ -14,7 +14,7 @@ import type { BusyRank } from '../../src/launch';
 import { interruptJobs, type Job, registeredJobs } from '../../src/session';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
-import type { Outcome, RunCell, RunRanks } from './protocol';
+import type { ExecutionId, Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 
 /** After an interrupt, a waiting cell has this time to end by itself. */
@@ -22,7 +22,7 @@ const INTERRUPT_GRACE_SECONDS = 0.03;
 /** After an interrupt, jobs get this time to stop their ranks; then the cell ends, even if ranks still run. */
 const JOBS_LIMIT_MS = 8000;
 
-/** Runs one cell at a time and reports its outcome. */
+/** Runs cells and reports their outcomes. The cell of a subshell may run while other cells wait. */
 export class CellRunner {
   readonly #evaluator: Evaluator;
   readonly #channel: OutputChannel;
@@ -31,12 +31,10 @@ export class CellRunner {
   readonly #second = new SecondInterrupt<readonly StuckRank[]>();
   /** Runs `%%ranks` cells; undefined until the first such cell. */
   #rankCells: RankCells | undefined;
-  /** The running request. */
-  #running: RunCell | RunRanks | undefined;
-  /** Whether the running cell's client can answer a prompt. */
-  #canAsk = false;
-  /** Resolves the open prompt with the user's answer. */
-  #answer: ((value: string) => void) | undefined;
+  /** The requests that have not ended, the oldest first. */
+  readonly #running = new Map<ExecutionId, RunCell | RunRanks>();
+  /** The open prompt, and the cell that waits for its answer. */
+  #prompt: { readonly id: ExecutionId; readonly resolve: (answer: string) => void } | undefined;
 
   constructor(evaluator: Evaluator, channel: OutputChannel, timers: CellTimers) {
     this.#evaluator = evaluator;
@@ -47,18 +45,22 @@ export class CellRunner {
   async run(request: RunCell): Promise<void> {
     const name = `In[${request.cell}]`;
     this.#begin(request);
-    const result = await this.#evaluator.evaluate(request.js, { name });
-    this.#end(request, await this.#outcome(result, name));
+    const result = await this.#channel.runFor(request, () => this.#evaluator.evaluate(request.js, { name }));
+    // After V8 has terminated a cell in a microtask, an async function that returns a promise stays pending: each one is awaited.
+    this.#end(request, await this.#channel.runFor(request, () => this.#outcome(result, name)));
   }
 
   async runInRanks(request: RunRanks): Promise<void> {
     this.#begin(request);
     let hasBegun = false;
+    const begins = (): void => {
+      hasBegun = true;
+    };
     try {
-      this.#rankCells ??= new (await import('./rank-cells.js')).RankCells(this.#channel.sink);
-      await this.#rankCells.run(request, () => {
-        hasBegun = true;
-      });
+      this.#rankCells ??= new (await import('./rank-cells.js')).RankCells();
+      const cells = this.#rankCells;
+      const sink = this.#channel.sinkOf(request.id);
+      await this.#channel.runFor(request, () => cells.run(request, sink, begins));
       this.#end(request, { ok: true, result: undefined });
     } catch (thrown) {
       const error = this.#evaluator.describe(thrown, `In[${request.cell}]`);
@@ -66,41 +68,44 @@ export class CellRunner {
     }
   }
 
-  /** Asks the user of the notebook for a line of text. Throws: IO if the running cell's client does not allow prompts. */
-  prompt(message = '', { password = false }: { readonly password?: boolean } = {}): Promise<string> {
+  /** Asks the user of the notebook for a line of text. Throws: IO if the cell's client does not allow prompts. */
+  async prompt(message = '', { password = false }: { readonly password?: boolean } = {}): Promise<string> {
     const { current: id } = this.#channel;
-    if (!this.#canAsk) {
+    const request = this.#running.get(id);
+    if (request?.type !== 'run' || !request.allowStdin) {
       const advice = 'run the cell in a notebook, or give the value in the code';
       throw new ShardlabError('IO', `prompt("${message}"): this client cannot be asked for input; ${advice}`);
     }
+    if (this.#prompt !== undefined && this.#prompt.id !== id)
+      throw new ShardlabError('IO', `prompt("${message}"): another cell waits for input; answer it first`);
     return new Promise((resolve) => {
-      this.#answer = resolve;
+      this.#prompt = { id, resolve };
       this.#channel.send({ type: 'inputRequest', id, prompt: message, password });
     });
   }
 
   answer(value: string): void {
-    this.#answer?.(value);
-    this.#answer = undefined;
+    this.#prompt?.resolve(value);
+    this.#prompt = undefined;
   }
 
   #begin(request: RunCell | RunRanks): void {
-    this.#channel.begin(request.id);
-    this.#running = request;
-    if (request.type === 'run') this.#canAsk = request.allowStdin;
+    this.#running.set(request.id, request);
+    this.#channel.begin(request);
   }
 
   #end({ id }: RunCell | RunRanks, outcome: Outcome): void {
-    this.#running = undefined;
+    this.#running.delete(id);
+    if (this.#prompt?.id === id) this.#prompt = undefined;
     try {
-      this.#channel.end();
+      this.#channel.end(id);
     } finally {
       this.#channel.send({ type: 'done', id, outcome });
     }
   }
 
   async interrupt(): Promise<void> {
-    const running = this.#running;
+    const [running] = this.#running.values();
     this.#channel.send({ type: 'interrupting', id: this.#channel.current });
     if (running !== undefined) {
       const stuck = this.#second.take(running);
@@ -110,22 +115,23 @@ export class CellRunner {
         return;
       }
       this.#second.watch(running, () => {
-        const ranks = this.#running === running ? stuckRanks() : [];
+        const ranks = this.#running.has(running.id) ? stuckRanks() : [];
         if (ranks.length === 0) return undefined;
         this.#channel.write('stderr', notStopped(ranks));
         return ranks;
       });
     }
-    this.#interruptCell();
+    this.#interruptCells();
   }
 
-  #interruptCell(): void {
-    const channel = this.#channel;
-    if (this.#rankCells?.interrupt() === true) return;
-    const id = channel.current;
+  #interruptCells(): void {
+    this.#rankCells?.interrupt();
+    const cells = [...this.#running.values()].filter(({ type }) => type === 'run');
+    if (cells.length === 0) return;
     const settle = (): void => {
-      if (channel.current !== id) return;
-      if (this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) this.#timers.stop(id);
+      const late = cells.filter(({ id }) => this.#running.has(id));
+      if (late.length === 0 || !this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) return;
+      for (const { id } of late) this.#timers.stop(id);
     };
     // A cell that waits for ranks shall end with the ranks' error, so the ranks are stopped first.
     if (registeredJobs().length === 0) settle();

@@ -17,12 +17,14 @@ export interface RunCell {
   readonly id: ExecutionId;
   /** The cell's number in the notebook. */
   readonly cell: number;
+  /** Whether the cell belongs to a subshell, so that it may run while another cell waits. */
+  readonly inSubshell: boolean;
   readonly js: string;
   readonly allowStdin: boolean;
 }
 
 /** A cell for the ranks of the newest job. */
-export interface RunRanks extends Pick<RunCell, 'id' | 'cell'> {
+export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell'> {
   readonly type: 'ranks';
   /** Compiled code, or Python as the user wrote it. */
   readonly code: string;
@@ -68,7 +70,7 @@ export type Outcome =
 
 export type FromExecutor =
   | { readonly type: 'ready' }
-  /** The main thread has noticed an interrupt of the execution. */
+  /** The main thread has noticed an interrupt of all executions. */
   | { readonly type: 'interrupting'; readonly id: ExecutionId }
   | { readonly type: 'output'; readonly id: ExecutionId; readonly output: CellOutput }
   | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }

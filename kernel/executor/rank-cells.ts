@@ -9,18 +9,18 @@ const INTERRUPT_SECONDS = 8;
 
 /** Runs `%%ranks` cells in the newest job. */
 export class RankCells {
-  readonly #sink: DisplaySink;
-  #running: { readonly job: Job; readonly giveUp: (reason: unknown) => void } | undefined;
-
-  constructor(sink: DisplaySink) {
-    this.#sink = sink;
-  }
+  readonly #running = new Set<{ readonly job: Job; readonly giveUp: (reason: unknown) => void }>();
 
   /**
-   * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell. Throws: CONFIG if
+   * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell, and `display` gets its
+   * outputs. Throws: CONFIG if
    * there is no job; the errors of `job.runCell`.
    */
-  async run({ code, language, cell, selection }: RunRanks, begins: () => void): Promise<void> {
+  async run(
+    { code, language, cell, selection }: RunRanks,
+    display: DisplaySink,
+    begins: () => void,
+  ): Promise<void> {
     const job = registeredJobs().at(-1);
     if (job === undefined) {
       throw new ShardlabError(
@@ -28,10 +28,10 @@ export class RankCells {
         "%%ranks needs a job and there is none; run this in a cell first: import * as sl from 'shardlab'; const job = await sl.launch({ ranks: 4 });",
       );
     }
-    const output = outputs.createLiveOutput(this.#sink);
-    const abandoned = new Promise<never>((_, reject) => {
-      this.#running = { job, giveUp: reject };
-    });
+    const output = outputs.createLiveOutput(display);
+    const { promise: abandoned, reject: giveUp } = deferred();
+    const running = { job, giveUp };
+    this.#running.add(running);
     try {
       const place = { cell, selection, begins };
       const sink: OutputSink = (event) => output.add(event);
@@ -41,20 +41,27 @@ export class RankCells {
           : job.runCell({ js: code, ...place }, sink);
       await Promise.race([ended, abandoned]);
     } finally {
-      this.#running = undefined;
+      this.#running.delete(running);
       output.finish();
     }
   }
 
-  /** Interrupts the ranks of the running cell. Returns false if no cell runs. */
-  interrupt(): boolean {
-    const running = this.#running;
-    if (running === undefined) return false;
-    const giveUp = (): void => running.giveUp(notStopped(running.job));
-    setTimeout(giveUp, INTERRUPT_SECONDS * 1e3).unref();
-    running.job.interrupt().catch(running.giveUp);
-    return true;
+  /** Interrupts the ranks of the running cells. */
+  interrupt(): void {
+    for (const { job, giveUp } of this.#running) {
+      setTimeout(() => giveUp(notStopped(job)), INTERRUPT_SECONDS * 1e3).unref();
+      job.interrupt().catch(giveUp);
+    }
   }
+}
+
+/** Returns a promise that only `reject` settles. */
+function deferred() {
+  let reject: (reason: unknown) => void = () => undefined;
+  const promise = new Promise<never>((_, rejects) => {
+    reject = rejects;
+  });
+  return { promise, reject };
 }
 
 function notStopped(job: Job): ShardlabError {

@@ -14,9 +14,9 @@ export type CellOutcome = Outcome & { readonly page?: JsonObject | undefined };
 export class CellExecution {
   readonly #compiler: CompilerClient;
   readonly #executions: Executions;
-  /** The current cell, in the compiler or in the executor. */
-  current: object | undefined;
-  #interrupted = false;
+  /** The requests whose cells are in the compiler or in the executor, the oldest first. */
+  readonly #current = new Set<Message>();
+  readonly #interrupted = new WeakSet<Message>();
 
   constructor(compiler: CompilerClient, executions: Executions) {
     this.#compiler = compiler;
@@ -25,13 +25,18 @@ export class CellExecution {
 
   /** Runs one cell; `cell` is the cell's number. */
   async run(request: Message, code: string, cell: number): Promise<CellOutcome> {
-    this.#interrupted = false;
-    this.current = request;
+    this.#current.add(request);
     try {
       return await this.#perform(request, code, cell);
     } finally {
-      this.current = undefined;
+      this.#current.delete(request);
     }
+  }
+
+  /** The oldest cell that has not ended. */
+  get current(): object | undefined {
+    const [oldest] = this.#current;
+    return oldest;
   }
 
   async #perform(request: Message, code: string, cell: number): Promise<CellOutcome> {
@@ -78,9 +83,9 @@ export class CellExecution {
     return values;
   }
 
-  /** Interrupts the cell in the executor, or prevents the cell in the compiler from running. */
+  /** Interrupts the cells in the executor, and prevents the cells in the compiler from running. */
   interrupt(patiently: boolean): void {
-    this.#interrupted = true;
+    for (const request of this.#current) this.#interrupted.add(request);
     this.#executions.executor.interrupt(patiently);
   }
 
@@ -93,7 +98,7 @@ export class CellExecution {
     const namespace: Namespace = selection === undefined ? 'notebook' : 'ranks';
     const compiled = await this.#compiler.call('compile', { source, namespace, cell });
     if (!compiled.ok) return this.#keepImports(request, compiled, { namespace, cell }, selection);
-    if (this.#interrupted) {
+    if (this.#interrupted.has(request)) {
       await this.#miss({ namespace, cell, names: namesOf(compiled), cause: 'interrupted' });
       return failed(INTERRUPTED, 'the cell was interrupted before it ran');
     }

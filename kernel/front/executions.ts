@@ -49,7 +49,8 @@ export class Executions {
   readonly #messages = new Map<ExecutionId, Message>();
   readonly #publisher: Publisher;
   readonly #events: ExecutionEvents;
-  #running: Running | undefined;
+  /** The executions that have not ended, the oldest first. */
+  readonly #running = new Map<ExecutionId, Running>();
   #last: ExecutionId = 0;
 
   constructor(settings: ExecutorSettings, publisher: Publisher, events: ExecutionEvents) {
@@ -62,19 +63,25 @@ export class Executions {
     });
   }
 
+  /** The oldest execution that has not ended. */
   get running(): Running | undefined {
-    return this.#running;
+    const [oldest] = this.#running.values();
+    return oldest;
   }
 
   /** Runs a cell for a request; the cell's outputs become outputs of that request. */
-  run(request: Message, work: Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>): Promise<Ending> {
+  run(
+    request: Message,
+    work: Omit<RunCell, 'id' | 'inSubshell'> | Omit<RunRanks, 'id' | 'inSubshell'>,
+  ): Promise<Ending> {
     const id = ++this.#last;
+    const inSubshell = request.header.subshell_id !== undefined;
     this.#messages.set(id, request);
     return new Promise((settle) => {
       const since = childrenCountFrom();
-      this.#running = { id, settle, since, isHeard: false, hasChildrenInterrupted: false };
+      this.#running.set(id, { id, settle, since, isHeard: false, hasChildrenInterrupted: false });
       // TypeScript does not treat the spread of a union as the union of its spreads.
-      this.executor.send({ ...work, id } as ToExecutor);
+      this.executor.send({ ...work, id, inSubshell } as ToExecutor);
     });
   }
 
@@ -88,7 +95,7 @@ export class Executions {
     const parent = this.#messages.get(message.id);
     switch (message.type) {
       case 'interrupting':
-        if (this.#running?.id === message.id) this.#running.isHeard = true;
+        for (const running of this.#running.values()) running.isHeard = true;
         return;
       case 'output':
         this.#publisher.output(message.output, parent?.header);
@@ -101,7 +108,7 @@ export class Executions {
         if (parent !== undefined) this.#events.askInput(parent, message.prompt, message.password);
         return;
       case 'done':
-        if (this.#running?.id === message.id) this.#settle(message.outcome);
+        this.#settle(message.id, message.outcome);
         return;
       default:
         message satisfies never;
@@ -114,14 +121,14 @@ export class Executions {
     const evalue = `the process that ran the cells ended (${how}${hint}); all variables are lost, the ranks of all jobs have ended, and the next cell starts a new process`;
     const text = `KernelDied: ${evalue}`;
     this.#events.lost();
-    if (this.#running === undefined) this.write('stderr', `${text}\n`);
+    if (this.#running.size === 0) this.write('stderr', `${text}\n`);
     const error = { ename: 'KernelDied', evalue, traceback: [text] };
-    this.#settle({ ok: false, error, processEnded: true });
+    for (const id of [...this.#running.keys()]) this.#settle(id, { ok: false, error, processEnded: true });
   }
 
-  #settle(outcome: Ending): void {
-    const running = this.#running;
-    this.#running = undefined;
+  #settle(id: ExecutionId, outcome: Ending): void {
+    const running = this.#running.get(id);
+    this.#running.delete(id);
     running?.settle(running.hasChildrenInterrupted ? asInterrupted(outcome) : outcome);
   }
 }

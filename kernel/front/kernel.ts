@@ -1,130 +1,27 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inspect as textOf } from 'node:util';
 import {
   AGAIN_SECONDS,
   describeActivity,
   interruptChildren,
-  metadataOf,
   SecondInterrupt,
-  shortenedBundle,
   watchStrayErrors,
 } from '../../src/cell';
 import { type Seconds, type Warn, warnOnce } from '../../src/core';
 import type { Namespace } from '../compiler/protocol';
 import type { CommMessage, ExecutorSettings } from '../executor/protocol';
-import { CellExecution, type CellOutcome, failedBy } from './cell-execution';
+import { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
+import { CellNumbers } from './execute-queue';
 import { Executions, type Running } from './executions';
 import { History } from './history';
 import { readMagics } from './magics';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import { bindSockets, type RequestChannel, type Sockets } from './sockets';
+import { Subshells } from './subshells';
+import { Usage } from './usage';
 import { type JsonObject, type Message, readText, Wire } from './wire';
-
-/** Runs execute requests in order. After an error, aborts the waiting requests. */
-class ExecuteQueue {
-  readonly #cells: CellExecution;
-  readonly #sockets: Sockets;
-  readonly #publisher: Publisher;
-  readonly #history: History;
-  #waiting: Message[] = [];
-  #working = false;
-  #count = 0;
-
-  constructor(cells: CellExecution, sockets: Sockets, publisher: Publisher, history: History) {
-    this.#cells = cells;
-    this.#sockets = sockets;
-    this.#publisher = publisher;
-    this.#history = history;
-  }
-
-  add(request: Message): void {
-    this.#waiting.push(request);
-    if (!this.#working) void this.#work();
-  }
-
-  async #work(): Promise<void> {
-    this.#working = true;
-    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      try {
-        await this.#execute(next);
-      } catch (thrown) {
-        this.#reply(next, { ...errorReply(describeFailure(thrown)), execution_count: this.#count });
-      }
-    }
-    this.#working = false;
-  }
-
-  async #execute(request: Message): Promise<void> {
-    const { content, header } = request;
-    const silent = content.silent === true;
-    const stored = !silent && content.store_history !== false;
-    this.#publisher.status('busy', header);
-    const code = readText(content, 'code');
-    const number = this.#count + 1;
-    if (stored) {
-      this.#count = number;
-      this.#history.add(number, code);
-    }
-    if (!silent) this.#publisher.publish('execute_input', { code, execution_count: number }, header);
-    const outcome = await this.#cells.run(request, code, number).catch(failedBy);
-    this.#publisher.endStreams(header);
-    const reply = await this.#conclude(request, outcome, number, silent);
-    this.#reply(request, { ...reply, execution_count: number });
-  }
-
-  async #conclude(
-    request: Message,
-    outcome: CellOutcome,
-    number: number,
-    silent: boolean,
-  ): Promise<JsonObject> {
-    const { content, header } = request;
-    if (outcome.ok) {
-      if (outcome.result !== undefined && !silent) {
-        const result = {
-          execution_count: number,
-          data: shortenedBundle(outcome.result),
-          metadata: metadataOf(outcome.result),
-        };
-        this.#publisher.publish('execute_result', result, header);
-      }
-      const payload = outcome.page === undefined ? [] : [outcome.page];
-      const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
-      const values = await this.#cells.evaluateAll(request, expressions, number);
-      return { status: 'ok', payload, user_expressions: values };
-    }
-    const error = errorReply(outcome.error);
-    const { status: _, ...shown } = error;
-    if (!silent) this.#publisher.publish('error', shown, header);
-    if (content.stop_on_error !== false) await this.#abortWaiting();
-    return { ...error, payload: [], user_expressions: {} };
-  }
-
-  // The client may send several requests together; after one turn of the event loop, all of them are in the queue.
-  async #abortWaiting(): Promise<void> {
-    await nextTurn();
-    const aborted = this.#waiting;
-    this.#waiting = [];
-    for (const request of aborted) {
-      this.#publisher.status('busy', request.header);
-      this.#reply(request, { status: 'aborted', execution_count: this.#count });
-    }
-  }
-
-  #reply(request: Message, content: JsonObject): void {
-    const { header: parent, identities } = request;
-    this.#sockets.send('shell', { type: 'execute_reply', content, parent, identities });
-    this.#publisher.endStreams(parent);
-    this.#publisher.status('idle', parent);
-  }
-}
-
-function isJson(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null;
-}
 
 /** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
 async function complete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
@@ -261,7 +158,7 @@ export class KernelSession {
   readonly #history = new History();
   readonly #comms = new CommRegistry();
   readonly #executions: Executions;
-  readonly #queue: ExecuteQueue;
+  readonly #shells: Subshells;
   readonly #answers: ReadonlyMap<string, Answer>;
 
   constructor(parts: SessionParts) {
@@ -280,7 +177,16 @@ export class KernelSession {
       lost: () => this.#forgetCells(),
     });
     const cells = new CellExecution(compiler, this.#executions);
-    this.#queue = new ExecuteQueue(cells, sockets, this.#publisher, this.#history);
+    const numbers = new CellNumbers();
+    const shells = new Subshells({
+      cells,
+      sockets,
+      publisher: this.#publisher,
+      history: this.#history,
+      numbers,
+    });
+    this.#shells = shells;
+    const usage = new Usage();
     const interrupt = createInterrupt(cells, this.#executions, compiler);
     this.#answers = new Map<string, Answer>([
       ['kernel_info_request', () => kernelInfo(settings.installation)],
@@ -289,6 +195,19 @@ export class KernelSession {
       ['is_complete_request', ({ content }) => isComplete(compiler, content)],
       ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
       ['comm_info_request', ({ content }) => this.#comms.info(content)],
+      [
+        'execute_request',
+        (request) => {
+          // Only requests for a subshell that does not exist come here, so this throws.
+          shells.add(request);
+          return { status: 'ok' };
+        },
+      ],
+      ['create_subshell_request', () => shells.create()],
+      ['delete_subshell_request', ({ content }) => shells.delete(content)],
+      ['list_subshell_request', () => shells.list()],
+      ['usage_request', () => usage.answer()],
+      ['debug_request', ({ content }) => refusedDebug(content)],
       ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
       [
         'interrupt_request',
@@ -318,7 +237,7 @@ export class KernelSession {
 
   #receive(channel: RequestChannel, request: Message): void {
     const type = request.header.msg_type;
-    if (type === 'execute_request') this.#queue.add(request);
+    if (type === 'execute_request' && this.#shells.has(request)) this.#shells.add(request);
     else {
       this.#answer(channel, request, type).catch((thrown: unknown) =>
         this.#parts.warn(`${type} was ignored: ${describeFailure(thrown).evalue}`),
@@ -344,7 +263,7 @@ export class KernelSession {
 
   async #reply(channel: RequestChannel, request: Message, type: string): Promise<void> {
     const { header: parent, identities } = request;
-    const answer = this.#answers.get(type);
+    const answer = this.#answers.get(type) ?? (type.endsWith('_request') ? () => refused(type) : undefined);
     if (answer === undefined) return;
     let content: JsonObject;
     try {
@@ -364,6 +283,18 @@ export class KernelSession {
       this.#parts.compiler.call('reset', namespace).catch(() => {});
     }
   }
+}
+
+/** Answers a request that no protocol of this kernel knows. */
+function refused(type: string): JsonObject {
+  const evalue = `this kernel knows no ${type}`;
+  return errorReply({ ename: 'UnknownRequest', evalue, traceback: [`UnknownRequest: ${evalue}`] });
+}
+
+/** Refuses a request of the Debug Adapter Protocol, in the form of its responses. */
+function refusedDebug({ seq, command }: JsonObject): JsonObject {
+  const message = 'this kernel has no debugger';
+  return { seq: 1, type: 'response', request_seq: seq ?? 0, success: false, command: command ?? '', message };
 }
 
 /** All open comms; a cell or the front end may have opened them. */

@@ -22,7 +22,7 @@ export function kernelInfo(installation: string): JsonObject {
       codemirror_mode: { name: 'javascript', typescript: true },
       nbconvert_exporter: 'script',
     },
-    supported_features: [],
+    supported_features: ['kernel subshells'],
     help_links: [{ text: 'TypeScript', url: 'https://www.typescriptlang.org/docs/' }],
     debugger: false,
   };

@@ -11,6 +11,8 @@ export interface Header {
   readonly date: string;
   readonly msg_type: string;
   readonly version: string;
+  /** The subshell of a request. Source: Jupyter Enhancement Proposal 91 */
+  readonly subshell_id?: string | undefined;
 }
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -110,7 +112,9 @@ function readHeader(frame: Buffer): Header {
   for (const name of ['msg_id', 'msg_type']) {
     if (typeof header[name] !== 'string') throw refused(`its header lacks the text ${name}`);
   }
-  // The kernel reads only these two fields; the other fields return to the client unchanged.
+  if (!['string', 'undefined'].includes(typeof header.subshell_id))
+    throw refused('its subshell_id is not a text');
+  // The kernel reads only these three fields; the other fields return to the client unchanged.
   return header as unknown as Header;
 }
 

@@ -20,6 +20,8 @@ export interface DisplaySink {
    * this method.
    */
   atEnd?(end: () => void): boolean;
+  /** Returns the sink of the code that calls it, in hosts that run several cells at once. */
+  bound?(): DisplaySink;
 }
 
 /** The slot in which the kernel's executor or a rank registers the sink of its process. */
@@ -34,9 +36,10 @@ export function registerDisplay(sink: DisplaySink): () => void {
   };
 }
 
-/** Returns the process's sink: the registered one, else tslab's if tslab runs this process, else undefined. */
+/** Returns the sink of the code that calls it: the registered one, else tslab's if tslab runs this process, else undefined. */
 export function currentDisplay(): DisplaySink | undefined {
-  return DISPLAY_SINK.value ?? findTslabDisplay();
+  const sink = DISPLAY_SINK.value;
+  return sink?.bound?.() ?? sink ?? findTslabDisplay();
 }
 
 /** Returns a function that shows a bundle in place of the bundle that it showed before. Without a sink, it shows nothing. */

@@ -20,7 +20,7 @@ export type EvaluateResult =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: CellError; readonly thrown: unknown };
 
-/** Runs compiled cells one after another in this thread; their variables stay available. */
+/** Runs compiled cells in this thread; their variables stay available. A cell may run while others wait. */
 export type Evaluator = ReturnType<typeof createEvaluator>;
 
 /**
@@ -42,7 +42,9 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }
   const held = new Set<Promise<unknown>>();
-  let running: ((result: EvaluateResult) => void) | undefined;
+  /** Settles the cells that have not ended. */
+  const running = new Set<(result: EvaluateResult) => void>();
+  let numCells = 0;
   let isDisposed = false;
   // Made by the first cell, because the host may itself replace globals while it starts.
   let guarded: GuardedGlobals | undefined;
@@ -53,28 +55,34 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       guarded ??= guardGlobals(Object.keys(names));
       repair();
       const code = mapper.register(name, js);
+      const objectGroup = `cell-${++numCells}`;
+      let end: ((result: EvaluateResult) => void) | undefined;
       const settled = await new Promise<EvaluateResult>((settle) => {
-        running = settle;
-        void evaluateIn(session, { code, name, held, ended: repair }).then((outcome) =>
+        end = settle;
+        running.add(settle);
+        void evaluateIn(session, { code, name, objectGroup, held, ended: repair }).then((outcome) =>
           settle(resultOf(outcome, name, mapper)),
         );
       });
-      running = undefined;
-      // Releases the values of ended cells that the inspector still holds.
-      if (!isDisposed) session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
+      if (end !== undefined) running.delete(end);
+      // Releases the cell's values that the inspector still holds.
+      if (!isDisposed) session.post('Runtime.releaseObjectGroup', { objectGroup });
       return settled;
     },
     /**
-     * Ends the running cell with the error INTERRUPTED, unless the cell ends within `graceSeconds`. Asynchronous work that the
-     * cell started continues. This method cannot end a cell's endless loop; the guardian (guardian.ts) does that. Returns false
+     * Ends the running cells with the error INTERRUPTED, except cells that end within `graceSeconds`. Asynchronous work that
+     * they started continues. This method cannot end a cell's endless loop; the guardian (guardian.ts) does that. Returns false
      * if no cell runs.
      */
     interrupt(graceSeconds = 0): boolean {
-      const settle = running;
-      if (settle === undefined) return false;
+      if (running.size === 0) return false;
       repairAfterTermination();
-      if (graceSeconds === 0) settle(interrupted());
-      else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
+      const interruptedCells = [...running];
+      const settle = (): void => {
+        for (const end of interruptedCells) end(interrupted());
+      };
+      if (graceSeconds === 0) settle();
+      else setTimeout(settle, graceSeconds * 1e3);
       return true;
     },
     /** Puts back the globals that a running cell has deleted or replaced; call it before other work on this thread. */
@@ -139,14 +147,14 @@ export type Evaluated =
   | { readonly kind: 'thrown'; readonly thrown: unknown; readonly position: CellPosition | undefined }
   | { readonly kind: 'terminated' };
 
-const OBJECT_GROUP = 'cell';
-
 /** The slot of a function that gets a value itself; the inspector's replies only describe values. */
 const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
 interface Evaluation {
   readonly code: string;
   readonly name: string;
+  /** The name of the cell's values among those that the inspector holds. */
+  readonly objectGroup: string;
   readonly held: Set<Promise<unknown>>;
   /** Called when the code has ended, before anything else. */
   readonly ended: () => void;
@@ -156,13 +164,16 @@ interface Evaluation {
  * Runs code in V8's REPL mode, over an in-process inspector session. The promise may never settle if the code is
  * terminated after an `await`.
  */
-function evaluateIn(session: Session, { code, name, held, ended }: Evaluation): Promise<Evaluated> {
+function evaluateIn(
+  session: Session,
+  { code, name, objectGroup, held, ended }: Evaluation,
+): Promise<Evaluated> {
   const expression = `${code}\n//# sourceURL=${name}`;
   // The typings of Node's inspector lack `replMode`.
   const parameters = {
     expression,
     replMode: true,
-    objectGroup: OBJECT_GROUP,
+    objectGroup,
   } as Runtime.EvaluateParameterType;
   return new Promise((settle) => {
     let long: Evaluated | undefined;

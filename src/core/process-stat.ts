@@ -13,6 +13,8 @@ export interface ProcessStat {
   readonly startTicks: number;
   /** The start time in seconds of the machine's uptime. */
   readonly startSeconds: Seconds;
+  /** The processor time of all threads so far, without that of child processes. */
+  readonly cpuSeconds: Seconds;
 }
 
 /** Ticks of /proc's clock per second (USER_HZ). Source: proc(5) */
@@ -32,6 +34,7 @@ export function readProcessStat(pid: number): ProcessStat | undefined {
       group: Number(group),
       startTicks,
       startSeconds: startTicks / TICKS_PER_SECOND,
+      cpuSeconds: (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND,
     };
   } catch {
     return undefined;

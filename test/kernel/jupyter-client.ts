@@ -144,8 +144,8 @@ export class JupyterClient {
     return ['<IDS|MSG>', hmac.digest('hex'), ...parts, ...buffers];
   }
 
-  /** Executes code; resolves when the reply and idle have come. */
-  async execute(code: string, extra: JsonObject = {}): Promise<Exchange> {
+  /** Executes code, in a subshell if it is named; resolves when the reply and idle have come. */
+  async execute(code: string, extra: JsonObject = {}, subshell?: unknown): Promise<Exchange> {
     const content = {
       code,
       silent: false,
@@ -153,7 +153,7 @@ export class JupyterClient {
       allow_stdin: this.answerInput !== undefined,
       ...extra,
     };
-    const frames = this.#wire.encode({ type: 'execute_request', content });
+    const frames = this.#inSubshell(this.#wire.encode({ type: 'execute_request', content }), subshell);
     const id = messageId(frames);
     const reply = new Promise<Message>((resolve) => this.#replies.set(id, resolve));
     const published: Published[] = [];
@@ -165,6 +165,13 @@ export class JupyterClient {
     await this.#sockets.shell.send(frames);
     await idle;
     return { reply: await reply, published };
+  }
+
+  /** Adds the subshell to a message's header, which is signed. */
+  #inSubshell(frames: ReturnType<Wire['encode']>, subshell: unknown): ReturnType<Wire['encode']> {
+    if (subshell === undefined) return frames;
+    const [header = '{}', ...parts] = frames.slice(2).map(String);
+    return this.signed([JSON.stringify({ ...JSON.parse(header), subshell_id: subshell }), ...parts]);
   }
 
   /** Resolves with the next published message that meets the condition. */
