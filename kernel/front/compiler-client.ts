@@ -12,7 +12,7 @@ import {
   type CompilerRequest,
   LASTING_CALLS,
 } from '../compiler/protocol';
-import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
+import { buildCompilerSnapshot, COMPILER_FLAGS, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
 /**
@@ -27,8 +27,11 @@ const SNAPSHOT_DELAY_MS = 5000;
  */
 const MAX_DEATHS = 2;
 
-/** If memory is saved, a compiler without a call for this long ends, because it needs as much memory as two ranks and more. */
-const IDLE_MS = 5000;
+/**
+ * A compiler without a call for this long ends, because it needs as much memory as two ranks and more, and the next one starts in a
+ * third of a second. The second time is for SHARDLAB_SAVE_MEMORY=1.
+ */
+const [IDLE_MS, SAVING_IDLE_MS] = [60_000, 5000];
 
 /** Number of the request that gives a new process the state of the previous process. Other requests count from 1. */
 const RESTORE = 0;
@@ -64,11 +67,13 @@ export class CompilerClient {
   #silentDeaths = 0;
   #requests = RESTORE;
   #ended = false;
-  readonly #idleMs: number | undefined;
+  readonly #idleMs: number;
   #idle: NodeJS.Timeout | undefined;
+  /** Whether a cell runs, during which a user may want an answer at once; then an idle compiler stays, unless memory is saved. */
+  isNeeded: () => boolean = () => false;
 
-  /** `idleMs`: the time without a call after which the process ends; undefined: it does not end. */
-  constructor(settings: ExecutorSettings, idleMs = savesMemory() ? IDLE_MS : undefined) {
+  /** `idleMs`: the time without a call after which the process ends. */
+  constructor(settings: ExecutorSettings, idleMs = savesMemory() ? SAVING_IDLE_MS : IDLE_MS) {
     this.#settings = settings;
     this.#idleMs = idleMs;
     const place = snapshotPlace(settings.installation);
@@ -92,6 +97,12 @@ export class CompilerClient {
       if (this.#child === undefined) this.#startAnew();
       else this.#send(request);
     });
+  }
+
+  /** Starts a compiler if the last one has ended, because a call may follow. */
+  wake(): void {
+    if (this.#child === undefined && !this.#ended && !savesMemory()) this.#startAnew();
+    this.#endIdle();
   }
 
   /** Handles an interrupt: rejects all checks and kills the process. A new process gets the declarations of earlier cells. */
@@ -124,7 +135,7 @@ export class CompilerClient {
       snapshot === undefined
         ? [join(__dirname, '..', 'compiler', 'main.js'), installation, baseDir]
         : ['--snapshot-blob', snapshot, 'compiler', baseDir];
-    const child = spawn(process.execPath, program, {
+    const child = spawn(process.execPath, [...COMPILER_FLAGS, ...program], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       cwd: baseDir,
     });
@@ -151,9 +162,14 @@ export class CompilerClient {
   /** Ends the process when it has had no call for a while. The next call starts another process, which gets the lasting calls. */
   #endIdle(): void {
     clearTimeout(this.#idle);
-    if (this.#idleMs === undefined) return;
     const end = (): void => {
-      if (this.#waiting.size > 0) return;
+      // Without a snapshot, another start would take seconds.
+      const place = snapshotPlace(this.#settings.installation);
+      const stays = this.#waiting.size > 0 || !hasSnapshot(place) || (this.isNeeded() && !savesMemory());
+      if (stays) {
+        this.#endIdle();
+        return;
+      }
       const child = this.#child;
       this.#child = undefined;
       child?.kill('SIGKILL');

@@ -176,6 +176,7 @@ export class KernelSession {
       comm: (message) => this.#comms.note(message),
       lost: () => this.#forgetCells(),
     });
+    compiler.isNeeded = () => this.#executions.running !== undefined;
     const cells = new CellExecution(compiler, this.#executions);
     const numbers = new CellNumbers();
     const shells = new Subshells({
@@ -237,6 +238,8 @@ export class KernelSession {
 
   #receive(channel: RequestChannel, request: Message): void {
     const type = request.header.msg_type;
+    // Someone is there, and may run a cell soon.
+    this.#parts.compiler.wake();
     if (type === 'execute_request' && this.#shells.has(request)) this.#shells.add(request);
     else {
       this.#answer(channel, request, type).catch((thrown: unknown) =>

@@ -58,7 +58,7 @@ export class HangWatch {
   #waits = new Map<string, Seconds>();
   /** By rank, what the rank was last seen doing, and since when. */
   readonly #doings = new Map<number, Doing>();
-  /** By rank, for how long the rank's processes have computed, now and when ranks began to wait. */
+  /** By rank, for how long the rank's own process has computed, now and when ranks began to wait; a compiler beside it is no loop. */
   readonly #computed = new Map<number, { readonly start: Seconds; readonly end: Seconds }>();
   #longest: Seconds = 0;
   #isHanging = false;

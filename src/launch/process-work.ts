@@ -11,7 +11,7 @@ export interface ProcessWork {
   readonly bytes: number;
   /** Processor time of the processes that it started. */
   readonly childSeconds: Seconds;
-  /** Processor time of the process and of all that it started. */
+  /** Processor time of the process itself. */
   readonly seconds: Seconds;
 }
 
@@ -25,8 +25,7 @@ export function workOf(process: Pick<RankProcess, 'state' | 'pid'> | undefined):
 function readProcessWork(pid: number): ProcessWork {
   const io = readIfThere(`/proc/${pid}/io`) ?? '';
   const bytes = [...io.matchAll(/^[rw]char: (\d+)$/gm)].reduce((sum, match) => sum + Number(match[1]), 0);
-  const childSeconds = childSecondsOf(pid);
-  return { bytes, childSeconds, seconds: timesOf(pid).own + childSeconds };
+  return { bytes, childSeconds: childSecondsOf(pid), seconds: timesOf(pid).own };
 }
 
 /** Returns the processor time of all processes that a process started, by any of its threads. */
