@@ -35,7 +35,7 @@ test('slow links, uneven ranks, prepared data, long steps, checkpoints and evalu
         layer = new nn.Linear(64, 64);
         forward(x: never) {
           const end = Date.now() + (rank === 1 ? 6000 : 0);
-          while (Date.now() < end) tf.tidy(() => tf.matMul(tf.ones([64, 64]), tf.ones([64, 64])));
+          while (Date.now() < end) tf.tidy(() => void tf.matMul(tf.ones([64, 64]), tf.ones([64, 64])));
           return this.layer.forward(x);
         }
       }
@@ -56,7 +56,7 @@ test('slow links, uneven ranks, prepared data, long steps, checkpoints and evalu
       'training over a slow link': () => overSlowLink.step(3),
       'a rank that computes': cellOf(
         job,
-        whileOthersWait('tf.tidy(() => tf.ones([64, 64]).matMul(tf.ones([64, 64])));'),
+        whileOthersWait('tf.tidy(() => void tf.ones([64, 64]).matMul(tf.ones([64, 64])));'),
       ),
       'a rank that makes rows of text': cellOf(
         job,
