@@ -316,8 +316,9 @@ export class Supervisor implements FleetListener {
       if (!isHanging || this.#pending !== undefined) this.hanging?.(undefined);
       else
         void this.why().then((why) => {
-          // Meanwhile the call may have ended, or the ranks may have continued.
-          if (this.#hangs === watch) this.hanging?.(why.waits.length > 0 ? why : undefined);
+          // Meanwhile the call may have ended, or the ranks may have continued: then all have called the collective.
+          const isMissing = why.waits.some(({ waitsFor }) => waitsFor.length > 0);
+          if (this.#hangs === watch) this.hanging?.(isMissing ? why : undefined);
         });
     });
     return watch;

@@ -156,10 +156,10 @@ class Watcher:
         return time.clock_gettime(clock) - before < BUSY_SHARE * SAMPLE_SECONDS and not self._is_runnable()
 
     def _is_runnable(self) -> bool:
-        """Whether the main thread would run if a core were free. Source: proc(5)"""
+        """Whether the main thread would run if a core, or a page of memory or of a disk, were free. Source: proc(5)"""
         try:
             with open(f"/proc/self/task/{self._main.native_id}/stat", encoding="latin-1") as stat:
-                return stat.read().rpartition(")")[2].split()[0] == "R"
+                return stat.read().rpartition(")")[2].split()[0] in ("R", "D")
         except OSError:
             return False
 
