@@ -66,12 +66,12 @@ export class Mystery {
     const right = parts.filter((part) => part.isRight).map(({ word }) => word);
     const wrong = parts.filter((part) => !part.isRight).map(({ word }) => word);
     const isRight = wrong.length === 0;
-    const found = right.length === 0 ? '' : `; right: ${right.join(' and ')}`;
+    const alsoRight = right.length === 0 ? '' : `; right: ${right.join(' and ')}`;
     const text = Number.isNaN(rank)
       ? 'no guess yet: replace NaN by a rank, and the other values by your guess'
       : isRight
         ? `right: ${describeFault(fault)}`
-        : `not right: ${wrong.join(', ')}${found}`;
+        : `not right: ${wrong.join(', ')}${alsoRight}`;
     return { isRight, text, [inspect.custom]: () => text };
   }
 

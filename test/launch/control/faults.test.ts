@@ -14,7 +14,7 @@ test('a list of faults is checked and gets its defaults', () => {
   assert.equal(plantedIn([{ rank: 0, at: 'loss', do: 'kill' }], 4, false).note, '1 fault planted');
 });
 
-test('an answer to a mystery is no guess yet, or says what is right and what is not', () => {
+test('a mystery says which parts of an answer are right, and that NaN is no guess yet', () => {
   let numReveals = 0;
   const sealed = new Mystery(1, () => numReveals++);
   const said = (rank: number, at: string, kind: 'skip' | 'nan'): string =>

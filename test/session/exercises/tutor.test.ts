@@ -104,7 +104,7 @@ test('a second run of the same cell is no further try, and neither is a missing 
   assert.equal(readFileSync(file, 'utf8').trim().split('\n').length, 1);
 });
 
-test('ranks whose function returned nothing are told so', (context) => {
+test('a check names a function that returned nothing', (context) => {
   const { tutor } = room(context).kernel();
   for (const nothing of [undefined, [undefined, undefined, [undefined]]]) {
     const { outcome, text } = tutor.check('00.mean', nothing);
