@@ -1,6 +1,7 @@
 /** The names that a notebook imports: `import * as sl from 'shardlab'`. */
 import { reproduce } from './claims';
 import type { Guess, Table } from './figures';
+import type { Mystery } from './launch';
 import { exercises, planner as plannerChecks, type Verdict } from './session';
 
 export type { Claims, OwnClaim, Reproduced } from './claims';
@@ -33,7 +34,6 @@ export type {
   Solution,
   Why,
 } from './launch';
-export { mystery } from './launch';
 export type {
   Cost,
   DryRun,
@@ -130,6 +130,14 @@ export function hint(id: string): Verdict {
  */
 export function solution(id: string): Verdict {
   return exercises.solution(id);
+}
+
+/**
+ * Returns one of twelve mysteries, a fault to find: plant it with job.train(config, { faults: sl.mystery(3) }), look for it with
+ * run.checkReplicas() and run.parity(other), then say mystery.solve({ rank, at, do }), or mystery.reveal(). Throws: CONFIG.
+ */
+export function mystery(number: number): Mystery {
+  return exercises.mystery(number);
 }
 
 /** Returns a table of the exercises of the notebooks that were begun: tries, hints, results and points. */

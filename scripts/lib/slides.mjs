@@ -17,16 +17,17 @@ export function hasSlides(path) {
 
 /**
  * Returns a notebook in which each cell has a slide mark. A cell that has one keeps it. Otherwise a heading begins a slide, a cell that
- * does not fit under the cells before it continues below (a subslide), and a cell without an output that only ends a job is left out.
+ * does not fit under the cells before it continues below (a subslide), but a code cell stays with the text before it, which speaks of it:
+ * such a slide scrolls. A cell without an output that only ends a job is left out.
  */
 export function withSlides(notebook) {
   let used = 0;
   const cells = notebook.cells.map((cell, i) => {
     const height = heightOf(cell);
-    // A text stays with the cell of which it speaks.
+    const isSpokenOf = cell.cell_type === 'code' && notebook.cells[i - 1]?.cell_type === 'markdown';
     const next = cell.cell_type === 'markdown' ? notebook.cells[i + 1] : undefined;
     const needed = height + (next?.cell_type === 'code' ? heightOf(next) : 0);
-    const mark = cell.metadata.slideshow?.slide_type ?? markOf(cell, used + needed);
+    const mark = cell.metadata.slideshow?.slide_type ?? markOf(cell, isSpokenOf ? 0 : used + needed);
     if (mark === 'slide' || mark === 'subslide') used = 0;
     if (mark !== 'skip') used += height;
     return { ...cell, metadata: { ...cell.metadata, slideshow: { slide_type: mark } } };
@@ -39,7 +40,7 @@ const textOf = (source) => [source ?? ''].flat().join('');
 function markOf(cell, height) {
   const text = textOf(cell.source);
   if (cell.cell_type === 'markdown' && /^##? /.test(text)) return 'slide';
-  const isEnd = /^(import [^\n]*;\n|rmSync[^\n]*;\n)*await \w+\.shutdown\(\);$/.test(text);
+  const isEnd = /^(import [^\n]*;\n)*await \w+\.shutdown\(\);(\nrmSync[^\n]*;)*$/.test(text);
   if (isEnd) return 'skip';
   return height > SLIDE ? 'subslide' : '-';
 }

@@ -142,13 +142,13 @@ const NEAR = 0.1;
 function distanceOf(guessed: number, { value, unit }: Quantity): string {
   if (spoken(guessed) === spoken(value)) return 'right';
   const side = guessed > value ? 'too high' : 'too low';
-  if (Math.abs(guessed - value) <= NEAR * Math.abs(value)) return `within 10%, ${side}`;
-  if (unit === '%') return `${spoken(Math.abs(guessed - value))} percentage points ${side}`;
-  if (guessed <= 0 || value <= 0) return `${spoken(Math.abs(guessed - value))} ${side}`;
+  const near = Math.abs(guessed - value) <= NEAR * Math.abs(value) ? 'close, ' : '';
+  if (unit === '%') return `${near}${spoken(Math.abs(guessed - value))} percentage points ${side}`;
+  if (guessed <= 0 || value <= 0) return `${near}${spoken(Math.abs(guessed - value))} ${side}`;
   const ratio = guessed > value ? guessed / value : value / guessed;
   return ratio >= 2
     ? `${side} by a factor of ${spoken(ratio)}`
-    : `${spoken(Math.abs(guessed / value - 1) * 100)}% ${side}`;
+    : `${near}${spoken(Math.abs(guessed / value - 1) * 100)}% ${side}`;
 }
 
 /** Returns a number with at most three significant digits. */

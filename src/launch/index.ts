@@ -24,7 +24,7 @@ export type {
   StepGrant,
   ToRank,
 } from './control/messages';
-export { type Mystery, mystery, type Solution } from './control/mystery';
+export { Mystery, type Solution } from './control/mystery';
 export { type Planted, plantedIn } from './control/planted';
 export * as points from './control/point-text';
 export { firstRanks, parseSelection, type Selection } from './control/selection';

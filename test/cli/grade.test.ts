@@ -68,7 +68,7 @@ test("all students' files are collected from nbgrader's folders, and values are 
       1,
       ['01.world', 9],
       ['01.world', '10 GPUs'],
-      ['01.halved', 0.4],
+      ['01.halved', 0.74],
     ),
     'submitted/bob/ps1/shardlab-answers.jsonl': record('bob', 2, ['01.world', 12]), // the file says: right, 1 point
     'submitted/carol/ps1/01-zero-memory.ipynb': executed(

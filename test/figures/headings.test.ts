@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { createFigure } from '../../src/figures/figure';
-import { LIGHT, plain, textWidth, wrapped } from '../../src/figures/grammar/ink';
+import { evenlyWrapped, LIGHT, plain, textWidth, wrapped } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
@@ -44,6 +44,19 @@ test("a run's name that leaves no room for the finding is left out of the title"
   const name = 'a name that has nearly as many characters as a title may have, so 75';
   const { title } = lossCurve([{ name, losses: LOSSES }]);
   assert.equal(title, 'The loss falls from 7.600 to 4.735 in 20 steps');
+});
+
+test('a text that is wrapped evenly has no more lines, and no word alone on the last one', () => {
+  const text =
+    'rank 2: reduceScatter of blocks.1 (#157): what it brings is the first to differ from the other run; after it, blocks.1.ln1.weight by 0.00068 (0.27 of its size)';
+  for (let width = 400; width < 1000; width += 10) {
+    const [greedy, even] = [wrapped(text, 11, width), evenlyWrapped(text, 11, width)];
+    assert.equal(even.length, greedy.length);
+    assert.equal(even.join(' '), text);
+    const [most, last] = [Math.max(...even.map((line) => line.length)), even.at(-1) ?? ''];
+    assert.ok(last.length > most / 2, `${width}: ${even.join('|')}`);
+  }
+  assert.deepEqual(evenlyWrapped('', 11, 680), ['']);
 });
 
 test('a number is not broken into two lines', () => {

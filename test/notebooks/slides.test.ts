@@ -33,12 +33,15 @@ test("each cell of the lesson's notebooks has a slide mark, headings begin slide
     const why = `${basename(path)}: npm run notebooks marks slides`;
     assert.equal(markOf(cells[0] ?? assert.fail()), 'slide', why);
     let figures = 0;
-    for (const cell of cells) {
+    for (const [i, cell] of cells.entries()) {
       const mark = markOf(cell);
       assert.ok(mark !== undefined && MARKS.includes(mark), `${why}: ${cell.id} has ${mark}`);
       assert.ok(!isHeading(cell) || mark === 'slide', `${why}: ${cell.id} is a heading, and has ${mark}`);
       if (mark !== '-') figures = 0;
       figures += numFigures(cell);
+      const isSplit =
+        mark === 'subslide' && cell.cell_type === 'code' && cells[i - 1]?.cell_type === 'markdown';
+      assert.ok(!isSplit, `${why}: ${cell.id} is not on the slide of the text before it`);
       assert.ok(figures < 2, `${why}: two figures up to ${cell.id}`);
     }
   }
@@ -60,8 +63,12 @@ test('a mark that a person has set stays, and other cells get theirs by what fit
       text('More.', 'fragment'),
       code('await job.shutdown();'),
       text('## Next'),
+      code('1\n'.repeat(40)),
+      code('2'),
+      code("import { rmSync } from 'node:fs';\nawait job.shutdown();\nrmSync('a');"),
     ],
   });
-  assert.deepEqual(marked.cells.map(markOf), ['slide', '-', 'subslide', 'fragment', 'skip', 'slide']);
+  const marks = ['slide', '-', 'subslide', 'fragment', 'skip', 'slide', '-', 'subslide', 'skip'];
+  assert.deepEqual(marked.cells.map(markOf), marks);
   assert.deepEqual(withSlides(marked), marked);
 });

@@ -133,6 +133,7 @@ export function writeBlock(folder: string, name: string, page: string, text: str
 
 /** The notebooks of the lesson, as `shardlab lab` copies them. */
 export function writeLesson(folder: string): void {
-  for (const name of ['00-quickstart.ipynb', '01-zero-memory.ipynb', '09-debugging.ipynb'])
-    cpSync(join(ROOT, 'notebooks', name), join(folder, name));
+  for (const name of ['00-quickstart', '01-zero-memory', '09-debugging'])
+    for (const file of [`${name}.ipynb`, `${name}.zh.ipynb`])
+      cpSync(join(ROOT, 'notebooks', file), join(folder, file));
 }

@@ -156,5 +156,5 @@ export function fateOf(block: Block): Fate {
     return PAGES[page]?.torch ? 'torch cell' : 'cell';
   if (language !== 'sh' && language !== 'bash') return 'forgotten';
   if (/^(\w+=\S+ )*(npm|npx biome|git clone) /.test(code)) return 'npm';
-  return /\bnpx shardlab /.test(code) ? 'command' : 'forgotten';
+  return /\bnpx shardlab |^shardlab /m.test(code) ? 'command' : 'forgotten';
 }

@@ -156,6 +156,18 @@ export function wrapped(text: string, size: number, width: number): string[] {
   return [...lines, line.trimEnd()];
 }
 
+/** Breaks a text into as few lines as `wrapped` and as narrow as they can be, so that no word stands alone on the last one. */
+export function evenlyWrapped(text: string, size: number, width: number): string[] {
+  const lines = wrapped(text, size, width);
+  const isLonger = (narrower: number): boolean => wrapped(text, size, narrower).length > lines.length;
+  let [least, most] = [0, width];
+  while (most - least > 1) {
+    const middle = (least + most) / 2;
+    [least, most] = isLonger(middle) ? [middle, most] : [least, middle];
+  }
+  return wrapped(text, size, most);
+}
+
 function pieces(word: string, size: number, width: number): string[] {
   if (textWidth(word.trimEnd(), size) <= width) return [word];
   const out: string[] = [''];

@@ -4,7 +4,7 @@ import { kindsOf } from '../comm-words';
 import { createFigure, type Figure, type Title } from '../figure';
 import { byteScale, counted, inUnit } from '../format';
 import { log10, niceTicks, rowAxis, rowRange, titled } from '../grammar/axes';
-import { bold, safe, soft, strong, widestLabel, wrapped } from '../grammar/ink';
+import { bold, evenlyWrapped, safe, soft, strong, widestLabel, wrapped } from '../grammar/ink';
 import { dots, line, lineColor, note, ruleX, ruleY } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import { type Panel, plot } from '../grammar/plot';
@@ -68,7 +68,7 @@ export function parityFigure(parts: ParityParts): ParityFigure {
     memory: memoryBeside(base, compared),
   };
   const event = parts.steps.find((step) => step.event)?.event ?? null;
-  const lines = wrapped(event?.text ?? '', 11, NOTE_PIXELS).filter((text) => text !== '');
+  const lines = evenlyWrapped(event?.text ?? '', 11, NOTE_PIXELS).filter((text) => text !== '');
   const shown = lines.reduce<Figure>((so, text) => so.withNote(safe(text)), figure);
   return { ...shown, ...tables, isEqual: first === null, tolerance, first, event };
 }

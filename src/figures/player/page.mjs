@@ -64,7 +64,7 @@ class Player {
 
   controls() {
     this.slider = make('input', { type: 'range', min: '1', step: '1', 'aria-label': 'round' });
-    this.slider.addEventListener('input', () => this.go(Number(this.slider.value) - 1));
+    this.slider.addEventListener('input', () => this.goTo(Number(this.slider.value) - 1));
     this.output = make('output', { 'aria-hidden': 'true' });
     this.speed = make(
       'select',
@@ -74,7 +74,7 @@ class Player {
       ),
     );
     this.speed.addEventListener('change', () => this.timer !== undefined && this.play());
-    const go = (at) => () => this.go(at());
+    const go = (at) => () => this.goTo(at());
     this.buttons = {
       first: button(
         'first',
@@ -87,7 +87,7 @@ class Player {
         go(() => this.round - 1),
       ),
       play: button('play', 'play', () => (this.timer === undefined ? this.play() : this.pause())),
-      next: button('next', 'next round', () => this.next()),
+      next: button('next', 'next round', () => this.step()),
       last: button(
         'last',
         'last round',
@@ -109,10 +109,10 @@ class Player {
     );
     this.status = make('span', { class: 'status', role: 'status' });
     this.requests = [
-      button('step', 'next event', () => this.ask({ does: 'next' })),
+      button('step', 'next event', () => this.request({ does: 'next' })),
       make('label', {}, 'until', this.until),
-      button('until', 'go', () => this.ask({ does: 'until', text: this.until.value })),
-      button('live', 'back to live', () => this.ask({ does: 'live' })),
+      button('until', 'go', () => this.request({ does: 'until', text: this.until.value })),
+      button('live', 'back to live', () => this.request({ does: 'live' })),
     ];
     this.ranksBar = make('div', { class: 'bar ranks' }, ...this.requests, this.status);
   }
@@ -136,7 +136,7 @@ class Player {
       const { left } = this.lanes.getBoundingClientRect();
       const { width } = this.now.getBoundingClientRect();
       const at = Math.floor((event.clientX - left) / Math.max(1, width - 2));
-      if (at >= 0 && at < this.view.rounds.length) this.go(at);
+      if (at >= 0 && at < this.view.rounds.length) this.goTo(at);
     };
     this.kinds.replaceChildren(...swatches([...view.kinds, view.waiting]));
     this.memory();
@@ -327,9 +327,10 @@ class Player {
     this.panels.source.replaceChildren(make('h4', {}, 'Source'), ...(parts.length === 0 ? [none] : parts));
   }
 
-  /** Enables the buttons that do something now. */
+  /** Enables the buttons that do something now. A button that had the focus and is disabled gives it to the player, which keeps the keys. */
   enable() {
     const { buttons, round, view, live } = this;
+    const focused = this.root.activeElement;
     const [isFirst, isLast] = [round <= 0, round >= view.rounds.length - 1];
     buttons.first.disabled = isFirst;
     buttons.previous.disabled = isFirst;
@@ -345,6 +346,23 @@ class Player {
     this.status.textContent =
       live.error !== '' ? live.error : live.isBusy ? 'the ranks move …' : 'the ranks are halted';
     this.status.classList.toggle('failed', live.error !== '');
+    if (focused?.disabled) this.section.focus({ preventScroll: true });
+  }
+
+  /** Does what a person asks for; a player that plays halts for it. */
+  goTo(round) {
+    this.halt();
+    this.go(round);
+  }
+
+  step() {
+    this.halt();
+    this.next();
+  }
+
+  request(request) {
+    this.halt();
+    this.ask(request);
   }
 
   go(round) {
@@ -375,9 +393,13 @@ class Player {
     this.show();
   }
 
-  pause() {
+  halt() {
     clearInterval(this.timer);
     this.timer = undefined;
+  }
+
+  pause() {
+    this.halt();
     this.show();
   }
 
@@ -401,10 +423,10 @@ class Player {
     if (tagName === 'SELECT' || (tagName === 'INPUT' && event.key !== ' ')) return;
     if (tagName === 'BUTTON' && event.key === ' ') return;
     const act = {
-      ArrowRight: () => this.next(),
-      ArrowLeft: () => this.go(this.round - 1),
-      Home: () => this.go(0),
-      End: () => this.go(this.view.rounds.length - 1),
+      ArrowRight: () => this.step(),
+      ArrowLeft: () => this.goTo(this.round - 1),
+      Home: () => this.goTo(0),
+      End: () => this.goTo(this.view.rounds.length - 1),
       ' ': () => (this.timer === undefined ? this.play() : this.pause()),
     }[event.key];
     if (act === undefined) return;

@@ -46,12 +46,15 @@ export class Mystery {
   /** The strategy under which the mystery can be planted, with 4 ranks and the model 'tiny'. */
   readonly strategy: StrategyName;
 
-  constructor(number: number) {
+  readonly #onReveal: () => void;
+
+  constructor(number: number, onReveal: () => void = () => {}) {
     this.number = number;
     this.strategy = caseOf(this).strategy;
+    this.#onReveal = onReveal;
   }
 
-  /** Judges an answer: rank, point and kind of the fault. Throws: CONFIG if `at` names no point. */
+  /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if `at` names no point. */
   solve({ rank, at, do: kind }: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
     const { fault } = caseOf(this);
     const [answer, sealed] = [parsePointText(at), parsePointText(fault.at)];
@@ -63,14 +66,18 @@ export class Mystery {
     const right = parts.filter((part) => part.isRight).map(({ word }) => word);
     const wrong = parts.filter((part) => !part.isRight).map(({ word }) => word);
     const isRight = wrong.length === 0;
-    const text = isRight
-      ? `right: ${describeFault(fault)}`
-      : `not yet: ${right.length === 0 ? 'nothing' : right.join(' and ')} right, ${wrong.join(' and ')} not`;
+    const alsoRight = right.length === 0 ? '' : `; right: ${right.join(' and ')}`;
+    const text = Number.isNaN(rank)
+      ? 'no guess yet: replace NaN by a rank, and the other values by your guess'
+      : isRight
+        ? `right: ${describeFault(fault)}`
+        : `not right: ${wrong.join(', ')}${alsoRight}`;
     return { isRight, text, [inspect.custom]: () => text };
   }
 
-  /** Returns the fault. */
+  /** Returns the fault. If an exercise asks for this mystery, its solution counts as shown. */
   reveal(): Fault {
+    this.#onReveal();
     return caseOf(this).fault;
   }
 
@@ -78,14 +85,6 @@ export class Mystery {
   [inspect.custom](): string {
     return `mystery ${this.number}: one fault of one rank, for 'tiny' on 4 ranks under ${this.strategy}; sealed`;
   }
-}
-
-/**
- * Returns one of twelve mysteries, a fault to find: plant it with job.train(config, { faults: sl.mystery(3) }), look for it with
- * run.checkReplicas() and run.parity(other), then say mystery.solve({ rank, at, do }), or mystery.reveal(). Throws: CONFIG.
- */
-export function mystery(number: number): Mystery {
-  return new Mystery(number);
 }
 
 /** Returns a mystery's fault, to plant it. */

@@ -1,5 +1,5 @@
 /*
- * [Note: answers] People write one answer in many ways: 16e6, '16 MB', '16,000,000', '25%', '1/2', 'Activations', 'num_machines and
+ * [Note: answers] People write one answer in many ways: 16e6, '16 MB', '16,000,000', '25%', '1/2', 'rank 1', 'Activations', 'num_machines and
  * num_processes'. The functions of this file read them; `judge.ts` compares what they return.
  */
 
@@ -34,12 +34,18 @@ export function answerNumber(value: unknown, unit: string): number | undefined {
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
   if (typeof value === 'bigint') return Number(value);
   if (typeof value !== 'string') return undefined;
-  const text = value.normalize('NFKC').trim().replace(DECIMAL_COMMA, '$1.$2');
+  const text = withoutUnit(value.normalize('NFKC').trim(), unit).replace(DECIMAL_COMMA, '$1.$2');
   const [, over, under] = FRACTION.exec(text) ?? [];
   if (over !== undefined) return finite(Number(over) / Number(under));
   const [, digits, rest] = NUMBER.exec(text) ?? [];
   if (digits === undefined || rest === undefined) return undefined;
   return finite(Number(digits.replaceAll(/[, _]/g, '')) * scaleOf(rest, unit));
+}
+
+/** Returns an answer without the unit before its number: 'rank 1' is 1. */
+function withoutUnit(text: string, unit: string): string {
+  const [, word, rest] = /^(\p{L}+)[\s:=#]*(.*)$/su.exec(text) ?? [];
+  return rest !== undefined && answerWord(word) === answerWord(unit) ? rest : text;
 }
 
 function finite(number: number): number | undefined {
@@ -80,6 +86,12 @@ export function answerWords(value: unknown): readonly string[] | undefined {
     .split(/\s*(?:[,;，；、+&]|\band\b|和|与)\s*|\s+/u)
     .flatMap((word) => answerWord(word) ?? []);
   return [...new Set(words.filter((word) => word !== ''))].sort();
+}
+
+/** Whether a value is what a function without `return` gives, on one rank or on each. */
+export function isNothing(value: unknown): boolean {
+  const values: readonly unknown[] = Array.isArray(value) ? value.flat(3) : [value];
+  return values.length > 0 && values.every((each) => each === undefined);
 }
 
 /** Whether a value says that the user has not answered yet: the NaN or the '' of the notebook. */

@@ -43,6 +43,8 @@ export type Exercise = Answer & {
   readonly expects: Text;
   /** Of a number: '%' and 'bytes' decide how texts are read; other units are only words. */
   readonly unit?: string;
+  /** The number of the mystery that it asks for: to reveal it is to see the solution. */
+  readonly mystery?: number;
   /** Three hints, from general to particular. */
   readonly hints: readonly Text[];
   /** Likely wrong answers, each with its reason. */
@@ -84,6 +86,11 @@ export const GUESSES: Readonly<Record<string, GuessQuestion>> = guesses;
 /** Returns an exercise; undefined if there is none of this name. */
 export function exerciseOf(id: string): Exercise | undefined {
   return ownValue(EXERCISES, id);
+}
+
+/** Returns the name of the exercise that asks for a mystery; undefined if none does. */
+export function exerciseOnMystery(number: number): string | undefined {
+  return Object.keys(EXERCISES).find((id) => EXERCISES[id]?.mystery === number);
 }
 
 /** Returns a guess of a notebook; undefined if there is none of this name. */

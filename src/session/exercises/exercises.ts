@@ -1,5 +1,6 @@
 import { DISPLAY, globalSlot, shown } from '../../core';
 import type { Guess, Table } from '../../figures';
+import { Mystery } from '../../launch';
 import { AnswerRecord } from './answer-record';
 import { giveUpGuess, guessFirst } from './guess-first';
 import { exerciseLanguage } from './language';
@@ -44,5 +45,6 @@ export const exercises = {
       record: classroom().record,
       language: exerciseLanguage(process.env),
     }),
+  mystery: (number: number): Mystery => new Mystery(number, () => classroom().tutor.revealed(number)),
   score: (): Table => scoreTable(classroom().record, exerciseLanguage(process.env)),
 } as const;

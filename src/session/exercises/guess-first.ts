@@ -5,7 +5,7 @@ import { answerNumber, isNoAnswer } from './answer-values';
 import { ANSWER_MIME } from './entries';
 import { questionOf } from './exercise';
 import type { Language } from './language';
-import { say } from './sentences';
+import { say, withoutMarks } from './sentences';
 
 /** Who guesses, and in which language. */
 interface Guesser {
@@ -26,7 +26,7 @@ export function guessFirst(id: string, value: unknown, of: unknown, { record, la
   if (question !== undefined && !Number.isNaN(number))
     record.add({ exercise: id, kind: 'guess', value: number });
   const entries = record.read().entries.filter(({ exercise, kind }) => exercise === id && kind === 'guess');
-  const text = textOf(guess, value, language);
+  const text = withoutMarks(textOf(guess, value, language));
   return {
     ...guess,
     [DISPLAY]: () => ({

@@ -3,6 +3,7 @@ import type { AnswerRecord } from './answer-record';
 import { begunExercises, progressOf } from './entries';
 import { questionOf } from './exercise';
 import type { Language, Text } from './language';
+import { withoutMarks } from './sentences';
 
 const WORDS = {
   title: { en: '{0} of {1} points', zh: '{1} 分中得 {0} 分' },
@@ -32,7 +33,14 @@ export function scoreTable(record: AnswerRecord, language: Language): Table {
       : own.length > 0
         ? WORDS.open
         : WORDS.untried;
-    return { exercise: id, about: exercise.title[language], tries, hints, result: state[language], points };
+    return {
+      exercise: id,
+      about: withoutMarks(exercise.title[language]),
+      tries,
+      hints,
+      result: state[language],
+      points,
+    };
   });
   const points = rows.reduce((sum, row) => sum + Number(row.points), 0);
   const lost = numSkipped === 0 ? '' : WORDS.skippedLines[language].replace('{0}', `${numSkipped}`);
@@ -54,7 +62,7 @@ function guessRows(language: Language): readonly TableRow[] {
     .filter(({ value }) => !Number.isNaN(value));
   return guesses.map(({ id, off }) => ({
     exercise: id,
-    about: questionOf(id)?.question[language] ?? WORDS.guess[language],
+    about: withoutMarks(questionOf(id)?.question[language] ?? WORDS.guess[language]),
     ...{ tries: 1, hints: 0, result: off ?? WORDS.guess[language], points: null },
   }));
 }

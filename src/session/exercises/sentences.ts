@@ -20,6 +20,10 @@ const SENTENCES = {
     en: "no answer yet; the notebook continues without it. Give {0}; sl.hint('{1}') shows a hint.",
     zh: "尚未作答，笔记本照常继续。请给出{0}；sl.hint('{1}') 显示提示。",
   },
+  nothing: {
+    en: "no answer yet: the value is undefined. If a function makes it, the function returned nothing: add `return`. Give {0}; sl.hint('{1}') shows a hint.",
+    zh: "尚未作答：这个值是 undefined。如果它来自函数，这个函数没有返回值：请加上 `return`。请给出{0}；sl.hint('{1}') 显示提示。",
+  },
   unclear: {
     en: '{0} does not count as a try: give {1}.',
     zh: '{0} 不算一次作答：请给出{1}。',
@@ -68,4 +72,17 @@ export function say(
 ): string {
   const text: string = SENTENCES[name][language];
   return text.replaceAll(/\{(\d)\}/g, (_, hole: string) => `${values[Number(hole)] ?? ''}`);
+}
+
+/** Code in a text, between backticks. */
+const CODE = /`([^`\n]+)`/g;
+
+/** Returns the HTML of an escaped text: what is between backticks is code. */
+export function withCode(escaped: string): string {
+  return escaped.replaceAll(CODE, '<code>$1</code>');
+}
+
+/** Returns a text for displays without markup: without the backticks around code. */
+export function withoutMarks(text: string): string {
+  return text.replaceAll(CODE, '$1');
 }

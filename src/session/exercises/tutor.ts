@@ -1,11 +1,12 @@
 import { DISPLAY, type DisplayBundle, ShardlabError, shortened, shown } from '../../core';
 import { ink } from '../../figures';
 import { type AnswerRecord, recordedValue } from './answer-record';
+import { isNothing } from './answer-values';
 import { ANSWER_MIME, type Entry, type Progress, progressOf, TRIES_BEFORE_SOLUTION } from './entries';
-import { type Exercise, exerciseOf } from './exercise';
+import { type Exercise, exerciseOf, exerciseOnMystery } from './exercise';
 import { type Judgement, judge } from './judge';
 import type { Language } from './language';
-import { say } from './sentences';
+import { say, withCode, withoutMarks } from './sentences';
 
 /** The result of a check, a hint or a solution; a wrong answer is not an error. */
 export interface Verdict {
@@ -71,6 +72,12 @@ export class Tutor {
     return this.#verdict(id, 'told', [line, cost, ...note]);
   }
 
+  /** Records that a mystery was revealed: the solution of the exercise that asks for it, if there is one, is then shown. */
+  revealed(number: number): void {
+    const id = exerciseOnMystery(number);
+    if (id !== undefined) this.solution(id);
+  }
+
   #progress(id: string, exercise: Exercise): Progress {
     return progressOf(exercise, this.#entries(id));
   }
@@ -118,7 +125,7 @@ export class Tutor {
   ): readonly string[] {
     const language = this.#language;
     const expects = exercise.expects[language];
-    if (outcome === 'skipped') return [say('skipped', language, expects, id)];
+    if (outcome === 'skipped') return [say(isNothing(value) ? 'nothing' : 'skipped', language, expects, id)];
     if (outcome === 'unclear') return [say('unclear', language, shown(value), expects)];
     if (outcome === 'right') {
       const tries = say(progress.tries === 1 ? 'oneTry' : 'tries', language, progress.tries);
@@ -144,14 +151,14 @@ export class Tutor {
     const entries = this.#entries(id);
     const [first = '', ...others] = lines;
     const marked = [`${MARKS[outcome]} ${shortened(id)}: ${first}`, ...others];
-    const html = marked.map((line) => `<div>${ink.escapeHtml(line)}</div>`).join('');
+    const html = marked.map((line) => `<div>${withCode(ink.escapeHtml(line))}</div>`).join('');
     return {
       id,
       outcome,
-      text: lines.join('\n'),
+      text: withoutMarks(lines.join('\n')),
       [DISPLAY]: () => ({
         'text/html': html,
-        'text/plain': marked.join('\n'),
+        'text/plain': withoutMarks(marked.join('\n')),
         ...(entries.length === 0 ? {} : { [ANSWER_MIME]: { shardlab: 1, entries } }),
       }),
     };

@@ -217,6 +217,38 @@ test('the space bar plays 2 rounds per second and halts, and a chosen speed hold
   await page.close();
 });
 
+test('keys work after a button that disables itself, and a player that plays halts when another button or key is pressed', {
+  skip,
+}, async () => {
+  const { page, errors } = await opened(1280, false);
+  const press = (does: string) => page.click(`.shardlab-player >>> [data-does=${does}]`);
+  const last = FSDP.rounds.length - 1;
+  await press('first');
+  await page.keyboard.press('ArrowRight');
+  await assertShows(page, 0, FSDP, 1);
+  await press('last');
+  await page.keyboard.press('ArrowLeft');
+  await assertShows(page, 0, FSDP, last - 1);
+  await press('play');
+  await page.keyboard.press('Home');
+  assert.equal(await page.evaluate(`${ROOT(0)}.querySelector('[data-does=play]').title`), 'play');
+  for (const does of ['next', 'next', 'previous', 'first', 'last']) {
+    await press('play');
+    assert.equal(await page.evaluate(`${ROOT(0)}.querySelector('[data-does=play]').title`), 'pause');
+    await press(does);
+    assert.equal(await page.evaluate(`${ROOT(0)}.querySelector('[data-does=play]').title`), 'play', does);
+  }
+  await assertShows(page, 0, FSDP, last);
+  await page.evaluate(`${ROOT(1)}.querySelector('[data-does=first]').click()`);
+  assert.equal(
+    await page.evaluate(`document.activeElement === ${ROOT(0)}.host`),
+    true,
+    'a button without the focus does not move it',
+  );
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
 test('the panels are side by side on a wide page and stacked on a narrow one, as wide as the output', {
   skip,
 }, async () => {

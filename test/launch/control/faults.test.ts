@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkedFaults } from '../../../src/launch/control/faults';
-import { mystery } from '../../../src/launch/control/mystery';
+import { Mystery } from '../../../src/launch/control/mystery';
 import { plantedIn } from '../../../src/launch/control/planted';
 
 test('a list of faults is checked and gets its defaults', () => {
@@ -10,8 +10,23 @@ test('a list of faults is checked and gets its defaults', () => {
   ]);
   assert.deepEqual(checkedFaults(undefined, 4), []);
   assert.deepEqual(plantedIn([], 4, true), { faults: [], note: null });
-  assert.equal(plantedIn(mystery(1), 4, false).note, 'a mystery is planted');
+  assert.equal(plantedIn(new Mystery(1), 4, false).note, 'a mystery is planted');
   assert.equal(plantedIn([{ rank: 0, at: 'loss', do: 'kill' }], 4, false).note, '1 fault planted');
+});
+
+test('a mystery says which parts of an answer are right, and that NaN is no guess yet', () => {
+  let numReveals = 0;
+  const sealed = new Mystery(1, () => numReveals++);
+  const said = (rank: number, at: string, kind: 'skip' | 'nan'): string =>
+    sealed.solve({ rank, at, do: kind }).text;
+  assert.match(said(Number.NaN, 'forward', 'nan'), /^no guess yet: replace NaN by a rank/);
+  assert.equal(said(0, 'forward', 'nan'), 'not right: the rank, the point, what it does');
+  assert.equal(said(2, 'forward', 'skip'), 'not right: the point; right: the rank and what it does');
+  assert.equal(said(2, 'reduceScatter blocks.1', 'skip'), "right: rank 2 at 'reduceScatter layer 1': 'skip'");
+  assert.equal(numReveals, 0);
+  assert.equal(sealed.reveal().rank, 2);
+  assert.equal(numReveals, 1);
+  assert.equal(JSON.stringify(sealed), '{"number":1,"strategy":"FULL_SHARD"}');
 });
 
 test('wrong faults are refused with what is right', () => {

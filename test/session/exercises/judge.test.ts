@@ -40,6 +40,26 @@ test('a number is right in any way in which people write it', () => {
     assert.equal(outcomeOf('03.fit', value), 'right', `${value}`);
 });
 
+test('a number may have its unit before it', () => {
+  for (const value of ['rank 1', 'Rank 1', 'rank: 1', 'rank #1', 'ranks 1', '1'])
+    assert.equal(outcomeOf('09.mystery', value), 'right', value);
+  assert.equal(outcomeOf('09.repeated', 'steps 3'), 'right');
+  assert.match(reasonOf('09.mystery', 'rank 3') ?? '', /^3 is the block/);
+  for (const value of ['step 1', 'rank', 'rank one']) assert.equal(outcomeOf('09.mystery', value), 'unclear');
+});
+
+test('a category that grows by little is not the one that grows most', () => {
+  assert.match(reasonOf('00.cause', 'batch') ?? '', /^True, it doubles too, but from 2 kB to 4 kB/);
+  for (const value of ['temp', 'temporaries', '临时缓冲区', '批次'])
+    assert.match(reasonOf('00.cause', value) ?? '', /^True/, value);
+});
+
+test('one microbatch of two sequences has another peak than two of them', () => {
+  for (const value of [0.736, 0.74, '74%']) assert.equal(outcomeOf('01.halved', value), 'right', `${value}`);
+  assert.match(reasonOf('01.halved', 0.6769) ?? '', /^That is the peak of `batch: 2` alone/);
+  assert.match(reasonOf('01.halved', 0.618) ?? '', /^Train two steps/);
+});
+
 test('a word is right in singular and plural, in capitals, with hyphens, quotes and articles', () => {
   for (const value of [
     'activation',
@@ -47,7 +67,6 @@ test('a word is right in singular and plural, in capitals, with hyphens, quotes 
     'Activations',
     ' "Activations" ',
     'the activations',
-    'temporaries',
     '激活值',
   ])
     assert.equal(outcomeOf('00.cause', value), 'right', value);

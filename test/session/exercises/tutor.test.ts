@@ -104,6 +104,44 @@ test('a second run of the same cell is no further try, and neither is a missing 
   assert.equal(readFileSync(file, 'utf8').trim().split('\n').length, 1);
 });
 
+test('a check names a function that returned nothing', (context) => {
+  const { tutor } = room(context).kernel();
+  for (const nothing of [undefined, [undefined, undefined, [undefined]]]) {
+    const { outcome, text } = tutor.check('00.mean', nothing);
+    assert.equal(outcome, 'skipped');
+    assert.match(text, /the function returned nothing: add return\. Give one number from every rank/);
+  }
+  assert.ok(!tutor.check('00.mean', [Number.NaN, Number.NaN]).text.includes('returned nothing'));
+});
+
+test('a mystery that an exercise asks for is its solution: it is recorded once, and costs what the solution costs', (context) => {
+  const { record, tutor } = room(context).kernel();
+  tutor.revealed(1);
+  assert.equal(record.read().entries.length, 0, 'no exercise asks for this mystery');
+  tutor.revealed(5);
+  tutor.revealed(5);
+  assert.deepEqual(
+    record.read().entries.map(({ exercise, kind }) => [exercise, kind]),
+    [['09.mystery', 'solution']],
+  );
+  assert.match(tutor.check('09.mystery', 1).text, /Points: 0 of 1, after 1 try\.$/);
+});
+
+test('what is between backticks is code on a page, and has no backticks in a plain text', (context) => {
+  const { record, tutor } = room(context).kernel();
+  tutor.hint('00.mean');
+  const hint = tutor.hint('00.mean');
+  const bundle = hint[DISPLAY]();
+  assert.match(
+    String(bundle['text/html']),
+    /Put the number <code>rank<\/code> into a tensor: <code>const x = /,
+  );
+  for (const text of [hint.text, bundle['text/plain']])
+    assert.match(String(text), /Put the number rank into a tensor: const x = tf\.tensor1d\(\[rank\]\);/);
+  for (const table of [scoreTable(record, 'en'), scoreTable(record, 'zh')])
+    assert.ok(!table.toText().includes('`'), table.toText());
+});
+
 test('the record survives the kernel, two kernels write at once, and other lines are skipped', (context) => {
   const { file, kernel } = room(context);
   const [first, second] = [kernel(), kernel()];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Mystery, mystery } from '../../../src/launch/control/mystery';
+import { Mystery } from '../../../src/launch/control/mystery';
 import { parsePointText } from '../../../src/launch/control/point-text';
 import { launchForAll } from '../job-fixture';
 import { configOf } from './small-config';
@@ -21,7 +21,7 @@ const EVENTS: Readonly<Record<string, RegExp>> = {
 
 for (let number = 1; number <= 12; number++) {
   test(`parity names rank, point and parameter of mystery ${number}`, async () => {
-    const sealed = mystery(number);
+    const sealed = new Mystery(number);
     const { rank, at, do: kind } = sealed.reveal();
     const faulty = await job().train(configOf(sealed.strategy), { faults: sealed });
     const sound = await job().train(configOf(sealed.strategy));
@@ -48,7 +48,7 @@ test('the replica check names the odd rank and the event without a second run', 
     [3, /^optimizer$/, 'ranks 0-2'],
     [12, /^optimizer$/, 'ranks 0, 1, 3'],
   ] as const) {
-    const sealed = mystery(number);
+    const sealed = new Mystery(number);
     const run = await job().train(configOf(sealed.strategy), { faults: sealed });
     if (number === 2) await run.step();
     const { first } = await run.checkReplicas();
@@ -84,13 +84,13 @@ test('under different strategies, the values that both runs make are compared', 
 });
 
 test('a mystery keeps its secret until it is revealed', async () => {
-  const sealed = mystery(4);
+  const sealed = new Mystery(4);
   const { rank, at, do: kind } = sealed.reveal();
   assert.equal(JSON.stringify(sealed), '{"number":4,"strategy":"FULL_SHARD"}');
   const solved = sealed.solve({ rank, at, do: 'skip' });
   assert.deepEqual(
     [solved.isRight, solved.text],
-    [false, 'not yet: the rank and the point right, what it does not'],
+    [false, 'not right: what it does; right: the rank and the point'],
   );
   assert.equal(sealed.solve({ rank, at: 'reduceScatter blocks.0', do: kind }).isRight, true);
   assert.equal(sealed.solve({ rank, at: 'reduceScatter blocks.1', do: kind }).isRight, false);

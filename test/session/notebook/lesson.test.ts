@@ -46,7 +46,7 @@ test('a guess after the figure is answered at once, and a guess that is given up
   guesses.reveal(memoryTimeline(run));
   assert.match(
     guesses.guess('00.share', 9, 'paramShare').answer ?? '',
-    /of the peak: within 10%, too high\.$/,
+    /of the peak: close, 0\.\d+ percentage points too high\.$/,
   );
   assert.equal(
     guesses.guess('00.share', 8, 'paramShare').answer,
