@@ -143,7 +143,7 @@ function simplePhrase(value: string): string {
 }
 
 /** Texts in quotes, braces, brackets and parentheses, which are code and values. */
-const CODE = /'[^']*'|"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\([^()]*\)/g;
+const CODE = /`[^`]*`|'[^']*'|"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\([^()]*\)/g;
 
 /** Whether a text has at least three English words in a row outside of code. */
 export function hasEnglish(text: string): boolean {

@@ -101,7 +101,9 @@ test('answers to guesses are in Chinese if the guess was', () => {
   assert.equal(answerTo(1.6, 'mb'), '你猜的是 1.6 MB，答案是 1.5 MB：很接近，高了 6.67%。');
   assert.equal(answerTo(140, 'share'), '你猜的是 140%，答案是 16.3%：高了 124 个百分点。');
   assert.equal(answerTo(16.25, 'share'), '你猜的是 16.3%，答案是 16.3%：正确。');
-  assert.equal(guesses.giveUp('share', 'share'), '答案：16.3%。');
+  guesses.guess('b', Number.NaN, 'share', 'zh');
+  guesses.reveal(figure);
+  assert.equal(guesses.giveUp('b'), '答案：16.3%。');
 });
 
 test('sl.guess takes a number with the unit of its quantity, and refuses other units', () => {
