@@ -166,7 +166,7 @@ function advice(
 }
 
 function sentence(advice: string | undefined): string | undefined {
-  return advice === undefined ? undefined : `${advice}.`;
+  return advice === undefined || advice.endsWith('?') ? advice : `${advice}.`;
 }
 
 function underline(problem: ReturnType<typeof locate>, { source, name }: FaultyCell): string[] {

@@ -5,7 +5,13 @@
  */
 
 export { inChinese } from './chinese/in-chinese';
-export { showsChinese } from './chinese/language';
+export {
+  inLanguage,
+  type Language,
+  notebookLanguage,
+  showsChinese,
+  type Text,
+} from './chinese/language';
 export { type Clock, HOST_CLOCK, SimulatedClock } from './clock';
 export { alias } from './clone';
 export { withGradients } from './custom-gradient';

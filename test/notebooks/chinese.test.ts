@@ -31,7 +31,7 @@ test('notebooks 00 to 09 have a Chinese pair, and every Chinese notebook has an 
   assert.ok(chineseFiles().every((path) => existsSync(englishPath(path))));
 });
 
-test('a Chinese notebook has the cells, code and outputs of the English one', async (t) => {
+test('a Chinese notebook has the cells, code and outputs of the English one, but exercises in Chinese', async (t) => {
   const { pairedNotebook, englishPath } = await pairs;
   const { notebookText } = await importScript<{ notebookText(notebook: Notebook): string }>('notebook-text');
   for (const path of (await notebookInputs()).chineseFiles()) {
@@ -45,6 +45,22 @@ test('a Chinese notebook has the cells, code and outputs of the English one', as
         `npm run notebooks -- ${path} copies the English notebook's code and outputs`,
       );
     });
+  }
+});
+
+test('what exercises, guesses and mysteries say is in Chinese in the Chinese notebooks', async () => {
+  for (const path of (await notebookInputs()).chineseFiles()) {
+    const said = readNotebook(path).cells.flatMap(({ source, outputs = [] }) =>
+      /\bsl\.(?:check|guess)\(|\.solve\(/.test([source].flat().join(''))
+        ? outputs.flatMap(({ data }) => [data?.['text/plain'] ?? []].flat().join(''))
+        : [],
+    );
+    assert.ok(said.length >= 2, basename(path));
+    assert.deepEqual(
+      said.filter((text) => !/\p{Script=Han}/u.test(text)),
+      [],
+      basename(path),
+    );
   }
 });
 

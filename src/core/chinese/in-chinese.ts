@@ -110,6 +110,8 @@ const UNITS: Readonly<Record<string, string>> = {
   settings: '项设置',
   launches: '条启动命令',
   'here-documents': '个 here-document',
+  step: '步',
+  steps: '步',
 };
 
 /** Returns a unit after a number in Chinese; undefined for other values. */
@@ -117,8 +119,33 @@ function unitOf(before: string | undefined, value: string): string | undefined {
   return before !== undefined && /^\d+$/.test(before) ? ownValue(UNITS, value) : undefined;
 }
 
-/** Returns a value in Chinese if it is a phrase of the tables, and otherwise the value. */
+/** Returns a value in Chinese if it is a phrase of the tables, a number with a unit, or a name with an article, and otherwise the value. */
 function phrase(value: string, depth: number): string {
-  const isPhrase = depth <= MOST_DEPTH && value.length <= MOST_LINE && /\p{Ll} ?\P{Lu}/u.test(value);
-  return (isPhrase ? translation(value, true, depth)?.text : undefined) ?? value;
+  if (depth > MOST_DEPTH || value.length > MOST_LINE || !/\p{Ll} ?\P{Lu}/u.test(value)) return value;
+  const whole = translation(value, true, depth)?.text;
+  if (whole !== undefined && !hasEnglish(whole)) return whole;
+  const [head = '', ...advice] = value.split(/(?=; )/);
+  if (advice.length === 0 || head === '') return whole ?? simplePhrase(value);
+  // What is behind '; ' says what to do. In English it would be half a sentence, and the English message has it.
+  const translated = advice.flatMap((part) => translation(part, true, depth)?.text ?? []);
+  return phrase(head, depth) + translated.filter((text) => !hasEnglish(text)).join('');
+}
+
+const NUMBER_AND_UNIT = /^(\d[\d,]*) (\w+)$/;
+const ARTICLE_AND_NAME = /^an? (\p{Lu}\w*)$/u;
+
+function simplePhrase(value: string): string {
+  const [, number, unit = ''] = NUMBER_AND_UNIT.exec(value) ?? [];
+  const chinese = ownValue(UNITS, unit);
+  if (number !== undefined && chinese !== undefined) return `${number} ${chinese}`;
+  const [, name] = ARTICLE_AND_NAME.exec(value) ?? [];
+  return name === undefined ? value.replaceAll("' or '", "' 或 '") : `一个 ${name}`;
+}
+
+/** Texts in quotes, braces, brackets and parentheses, which are code and values. */
+const CODE = /`[^`]*`|'[^']*'|"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\([^()]*\)/g;
+
+/** Whether a text has at least three English words in a row outside of code. */
+export function hasEnglish(text: string): boolean {
+  return /\b[a-z]{2,}(?:,? [a-z]{2,}){2,}\b/.test(text.replaceAll(CODE, '·'));
 }

@@ -1,4 +1,5 @@
 import commander from './commander.json';
+import phrases from './phrases.json';
 import cell from './tables/cell.json';
 import claims from './tables/claims.json';
 import cli from './tables/cli.json';
@@ -19,9 +20,13 @@ import torch from './tables/torch.json';
 import training from './tables/training.json';
 import wire from './tables/wire.json';
 
-/** First sentences of errors, and phrases within them, with their translations: a table per folder of the code. */
+/**
+ * First sentences of errors, and phrases within them, with their translations: a table per folder of the code, one for
+ * commander's messages, and one for texts that the code puts together in ways that test/core/chinese does not follow.
+ */
 export const TABLES: readonly Readonly<Record<string, string>>[] = [
   commander,
+  phrases,
   cell,
   claims,
   cli,

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import type { StrategyName } from '../../config';
-import { ConfigError, isWhole, shown } from '../../core';
+import { ConfigError, inLanguage, isWhole, type Language, shown, type Text } from '../../core';
 import { describeFault, type Fault } from './faults';
 import { type PointText, parsePointText } from './point-text';
 
@@ -39,6 +39,22 @@ export interface Solution {
   [inspect.custom](): string;
 }
 
+/** What an answer gets, with holes for values. */
+const SENTENCES = {
+  none: {
+    en: 'no guess yet: replace NaN by a rank, and the other values by your guess',
+    zh: '还没有猜：把 NaN 换成一个 rank，其他的值也换成你的猜测',
+  },
+  right: { en: 'right: {0}', zh: '正确：{0}' },
+  wrong: { en: 'not right: {0}', zh: '还不对：{0}' },
+  partly: { en: 'not right: {0}; right: {1}', zh: '还不对：{0}；已经对了：{1}' },
+  comma: { en: ', ', zh: '、' },
+  and: { en: ' and ', zh: '、' },
+  rank: { en: 'the rank', zh: 'rank' },
+  point: { en: 'the point', zh: '点（at）' },
+  kind: { en: 'what it does', zh: '做法（do）' },
+} as const satisfies Record<string, Text>;
+
 /** A fault whose rank, point and kind are sealed. `sl.mystery(n)` makes one. */
 export class Mystery {
   /** 1 to 12. */
@@ -47,11 +63,13 @@ export class Mystery {
   readonly strategy: StrategyName;
 
   readonly #onReveal: () => void;
+  readonly #language: Language;
 
-  constructor(number: number, onReveal: () => void = () => {}) {
+  constructor(number: number, onReveal: () => void = () => {}, language: Language = 'en') {
     this.number = number;
     this.strategy = caseOf(this).strategy;
     this.#onReveal = onReveal;
+    this.#language = language;
   }
 
   /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if `at` names no point. */
@@ -59,19 +77,21 @@ export class Mystery {
     const { fault } = caseOf(this);
     const [answer, sealed] = [parsePointText(at), parsePointText(fault.at)];
     const parts = [
-      { word: 'the rank', isRight: rank === fault.rank },
-      { word: 'the point', isRight: isSamePoint(answer, sealed) },
-      { word: 'what it does', isRight: kind === fault.do },
+      { word: SENTENCES.rank, isRight: rank === fault.rank },
+      { word: SENTENCES.point, isRight: isSamePoint(answer, sealed) },
+      { word: SENTENCES.kind, isRight: kind === fault.do },
     ];
-    const right = parts.filter((part) => part.isRight).map(({ word }) => word);
-    const wrong = parts.filter((part) => !part.isRight).map(({ word }) => word);
+    const say = (text: Text, values: readonly string[] = []): string =>
+      inLanguage(text, this.#language, values);
+    const right = parts.filter((part) => part.isRight).map(({ word }) => say(word));
+    const wrong = parts.filter((part) => !part.isRight).map(({ word }) => say(word));
     const isRight = wrong.length === 0;
-    const alsoRight = right.length === 0 ? '' : `; right: ${right.join(' and ')}`;
+    const listed = [wrong.join(say(SENTENCES.comma)), right.join(say(SENTENCES.and))];
     const text = Number.isNaN(rank)
-      ? 'no guess yet: replace NaN by a rank, and the other values by your guess'
+      ? say(SENTENCES.none)
       : isRight
-        ? `right: ${describeFault(fault)}`
-        : `not right: ${wrong.join(', ')}${alsoRight}`;
+        ? say(SENTENCES.right, [describeFault(fault)])
+        : say(right.length === 0 ? SENTENCES.wrong : SENTENCES.partly, listed);
     return { isRight, text, [inspect.custom]: () => text };
   }
 

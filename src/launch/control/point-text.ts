@@ -134,7 +134,7 @@ function microbatchOf({ pipeline, collective }: StepPoint): number | undefined {
 
 function unknownWord(text: string, word: string): ConfigError {
   const meant = nearest(word, [...POINT_WORDS, ...COUNTED, 'root']);
-  const advice = meant === undefined ? '' : `; did you mean '${meant}'?`;
+  const advice = meant === undefined ? '' : ` (did you mean '${meant}'?)`;
   return pointError(text, `has the word '${word}', which names no point${advice}`);
 }
 

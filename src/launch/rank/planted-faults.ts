@@ -60,7 +60,7 @@ export class PlantedFaults {
     for (const { fault, hasMatched } of this.#faults) {
       if (hasMatched) continue;
       const near = nearest(fault.at, points);
-      const meant = near === undefined ? '' : `; did you mean '${near}'`;
+      const meant = near === undefined ? '' : ` (did you mean '${near}'?)`;
       const more = points.length > MOST_POINTS ? ` and ${points.length - MOST_POINTS} more` : '';
       this.#place.warn(
         `the fault of ${describeFault(fault)} does nothing: the step had no such point${meant}. This rank's points: ` +

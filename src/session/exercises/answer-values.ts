@@ -1,3 +1,5 @@
+import { ownValue } from '../../core';
+
 /*
  * [Note: answers] People write one answer in many ways: 16e6, '16 MB', '16,000,000', '25%', '1/2', 'rank 1', 'Activations', 'num_machines and
  * num_processes'. The functions of this file read them; `judge.ts` compares what they return.
@@ -18,7 +20,26 @@ const BYTES: Readonly<Record<string, number>> = {
   tib: 2 ** 40,
 };
 
+const SECONDS: Readonly<Record<string, number>> = {
+  s: 1,
+  sec: 1,
+  second: 1,
+  秒: 1,
+  ms: 1e-3,
+  millisecond: 1e-3,
+  毫秒: 1e-3,
+  µs: 1e-6,
+  μs: 1e-6,
+  us: 1e-6,
+  microsecond: 1e-6,
+  微秒: 1e-6,
+  min: 60,
+  minute: 60,
+  分钟: 60,
+};
+
 const PERCENT: readonly string[] = ['%', 'percent', 'per cent', '百分之', '％'];
+const TIMES: readonly string[] = ['×', 'x', 'time', 'times', 'fold', '倍'];
 
 /** A number and what follows it; the number may have thousands separators. */
 const NUMBER = /^([-+]?(?:\d{1,3}(?:[, _]\d{3})+(?:\.\d+)?|\d*\.?\d+|\d+\.)(?:e[-+]?\d+)?)\s*(.*)$/iu;
@@ -27,8 +48,8 @@ const FRACTION = /^([-+]?\d+(?:\.\d+)?)\s*\/\s*(\d+(?:\.\d+)?)$/;
 const DECIMAL_COMMA = /^([-+]?\d+),(\d{1,2})(?!\d)/;
 
 /**
- * Returns the number of an answer in the exercise's unit; undefined if it is not a finite number, or has a unit that does not fit:
- * bytes for another quantity.
+ * Returns the number of an answer in the exercise's unit; undefined if it is not a finite number, or has the unit of another quantity:
+ * bytes or seconds where neither is asked for.
  */
 export function answerNumber(value: unknown, unit: string): number | undefined {
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
@@ -56,11 +77,19 @@ function finite(number: number): number | undefined {
 function scaleOf(written: string, unit: string): number {
   const word = written.trim().toLowerCase().replace(/\.$/, '').replace(/^of /, '');
   if (word === '') return 1;
-  if (PERCENT.includes(word)) return unit === '%' ? 1 : 1 / 100;
-  const size = BYTES[word.length > 3 ? word.replace(/s$/, '') : word];
-  if (unit === 'bytes') return size ?? Number.NaN;
-  // A number of GPUs is no number of megabytes; any other word only repeats what is counted.
-  return size === undefined ? 1 : Number.NaN;
+  if (TIMES.includes(word) && unit === '×') return 1;
+  if (unit === '%' && PERCENT.includes(word)) return 1;
+  const singular = word.length > 3 ? word.replace(/s$/, '') : word;
+  const asked = unit === 'bytes' ? 'b' : unit.toLowerCase();
+  for (const sizes of [BYTES, SECONDS]) {
+    const own = ownValue(sizes, asked);
+    const size = ownValue(sizes, singular);
+    if (own !== undefined) return (size ?? Number.NaN) / own;
+    // A number of GPUs is no number of megabytes.
+    if (size !== undefined) return Number.NaN;
+  }
+  if (PERCENT.includes(word)) return 1 / 100;
+  return 1; // any other word only repeats what is counted
 }
 
 /** Returns a word without what does not matter: case, quotes, hyphens, articles, and the s of a plural. */

@@ -1,5 +1,4 @@
-import { ownValue } from '../../core';
-import type { Text } from './language';
+import { ownValue, type Text } from '../../core';
 import questions00 from './questions/00.json';
 import questions01 from './questions/01.json';
 import questions02 from './questions/02.json';

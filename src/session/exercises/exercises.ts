@@ -1,9 +1,8 @@
-import { DISPLAY, globalSlot, shown } from '../../core';
+import { DISPLAY, globalSlot, notebookLanguage, shown } from '../../core';
 import type { Guess, Table } from '../../figures';
 import { Mystery } from '../../launch';
 import { AnswerRecord } from './answer-record';
 import { giveUpGuess, guessFirst } from './guess-first';
-import { exerciseLanguage } from './language';
 import { scoreTable } from './score';
 import { Tutor, type Verdict } from './tutor';
 
@@ -22,7 +21,7 @@ function classroom(): Classroom {
 
 function openClassroom(): Classroom {
   const record = new AnswerRecord({ folder: process.cwd(), env: process.env, now: () => new Date() });
-  return { record, tutor: new Tutor(record, exerciseLanguage(process.env)) };
+  return { record, tutor: new Tutor(record, notebookLanguage(process.env)) };
 }
 
 /** Cells are JavaScript: a name may be any value. */
@@ -36,15 +35,16 @@ export const exercises = {
   hint: (id: string): Verdict => classroom().tutor.hint(nameOf(id)),
   solution(id: string): Verdict {
     const name = nameOf(id);
-    const answer = giveUpGuess(name, exerciseLanguage(process.env));
+    const answer = giveUpGuess(name, notebookLanguage(process.env));
     if (answer === undefined) return classroom().tutor.solution(name);
     return { id: name, outcome: 'told', text: answer, [DISPLAY]: () => ({ 'text/plain': answer }) };
   },
   guess: (id: string, value: unknown, of: unknown): Guess =>
     guessFirst(nameOf(id), value, of, {
       record: classroom().record,
-      language: exerciseLanguage(process.env),
+      language: notebookLanguage(process.env),
     }),
-  mystery: (number: number): Mystery => new Mystery(number, () => classroom().tutor.revealed(number)),
-  score: (): Table => scoreTable(classroom().record, exerciseLanguage(process.env)),
+  mystery: (number: number): Mystery =>
+    new Mystery(number, () => classroom().tutor.revealed(number), notebookLanguage(process.env)),
+  score: (): Table => scoreTable(classroom().record, notebookLanguage(process.env)),
 } as const;

@@ -1,10 +1,9 @@
-import { DISPLAY, shown } from '../../core';
+import { DISPLAY, type Language, shown } from '../../core';
 import { type Guess, sessionGuesses } from '../../figures';
 import type { AnswerRecord } from './answer-record';
 import { answerNumber, isNoAnswer } from './answer-values';
 import { ANSWER_MIME } from './entries';
-import { questionOf } from './exercise';
-import type { Language } from './language';
+import { type GuessQuestion, questionOf } from './exercise';
 import { say, withoutMarks } from './sentences';
 
 /** Who guesses, and in which language. */
@@ -14,15 +13,15 @@ interface Guesser {
 }
 
 /**
- * Stores a guess, and records it. Without a value, says what is asked. Never throws: a value that is no number is no guess. The
- * sentence with the answer is a figure's, so it is English.
+ * Stores a guess, and records it. Without a value, says what is asked. Never throws: a value that is no number, or has
+ * the unit of another quantity, is no guess.
  */
 export function guessFirst(id: string, value: unknown, of: unknown, { record, language }: Guesser): Guess {
   const question = questionOf(id);
-  const unit = question?.unit ?? '';
+  const unit = unitOf(question, value);
   const quantity = typeof of === 'string' ? of : (question?.of ?? '');
   const number = isNoAnswer(value) ? Number.NaN : (answerNumber(value, unit) ?? Number.NaN);
-  const guess = sessionGuesses().guess(id, number, quantity);
+  const guess = sessionGuesses().guess(id, number, quantity, language);
   if (question !== undefined && !Number.isNaN(number))
     record.add({ exercise: id, kind: 'guess', value: number });
   const entries = record.read().entries.filter(({ exercise, kind }) => exercise === id && kind === 'guess');
@@ -36,15 +35,29 @@ export function guessFirst(id: string, value: unknown, of: unknown, { record, la
   };
 }
 
+/** Returns the unit in which a value is read. A guess of the user's own has the unit of its figure, which may be a percentage. */
+function unitOf(question: GuessQuestion | undefined, value: unknown): string {
+  const isPercentage = typeof value === 'string' && /[%％]\s*$/u.test(value);
+  return question?.unit ?? (isPercentage ? '%' : '');
+}
+
 function textOf({ id, value, of, answer }: Guess, written: unknown, language: Language): string {
   if (answer !== undefined) return answer;
-  if (!Number.isNaN(value)) return say('guessed', language, value);
   const question = questionOf(id);
-  if (written === undefined && question !== undefined) {
-    const unit = question.unit === '' ? '' : say('inUnit', language, question.unit);
-    return say('askGuess', language, question.question[language], id, of, unit);
-  }
-  return isNoAnswer(written) ? say('noGuess', language, id) : say('unclearGuess', language, shown(written));
+  const unit = question?.unit ?? '';
+  if (!Number.isNaN(value)) return say('guessed', language, withUnit(value, unit));
+  const inUnit = unit === '' ? '' : say('inUnit', language, unit);
+  if (written === undefined && question !== undefined)
+    return say('askGuess', language, question.question[language], id, of, inUnit);
+  if (isNoAnswer(written)) return say('noGuess', language, id);
+  const isNumber = typeof written === 'string' && /^[-+]?\.?\d/.test(written.normalize('NFKC').trim());
+  return isNumber
+    ? say('otherUnit', language, shown(written), inUnit)
+    : say('unclearGuess', language, shown(written));
+}
+
+function withUnit(value: number, unit: string): string {
+  return `${value}${['%', '×', ''].includes(unit) ? '' : ' '}${unit}`;
 }
 
 /** Returns the answer to a guess that the user gives up, or where it will be; undefined if the notebook has no such guess. */
@@ -54,5 +67,5 @@ export function giveUpGuess(id: string, language: Language): string | undefined 
     .list()
     .some((guess) => guess.id === id);
   if (question === undefined && !isOwn) return undefined;
-  return sessionGuesses().giveUp(id, question?.of) ?? say('solutionOfGuess', language);
+  return sessionGuesses().giveUp(id, question?.of, language) ?? say('solutionOfGuess', language);
 }

@@ -1,6 +1,6 @@
+import type { Text } from '../../core';
 import { answerNumber, answerWord, answerWords, isNoAnswer } from './answer-values';
 import type { Exercise } from './exercise';
-import type { Text } from './language';
 
 /** What a value is: right, wrong, no answer (skipped), or of a kind that no answer to this exercise has (unclear). */
 export interface Judgement {

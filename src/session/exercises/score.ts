@@ -1,12 +1,12 @@
+import type { Language, Text } from '../../core';
 import { createTable, sessionGuesses, type Table, type TableRow } from '../../figures';
 import type { AnswerRecord } from './answer-record';
 import { begunExercises, progressOf } from './entries';
 import { questionOf } from './exercise';
-import type { Language, Text } from './language';
 import { withoutMarks } from './sentences';
 
 const WORDS = {
-  title: { en: '{0} of {1} points', zh: '{1} 分中得 {0} 分' },
+  title: { en: '{0} of {1} points', zh: '得分 {0}/{1}' },
   none: { en: 'No exercise was tried yet', zh: '还没有做过练习' },
   skippedLines: { en: '; {0} lines of the record cannot be read', zh: '；记录中有 {0} 行无法读取' },
   right: { en: 'right', zh: '正确' },
@@ -14,6 +14,16 @@ const WORDS = {
   open: { en: 'not yet', zh: '尚未答对' },
   untried: { en: 'not tried', zh: '尚未作答' },
   guess: { en: 'guess', zh: '猜测' },
+} as const satisfies Record<string, Text>;
+
+/** The columns, with their headings. */
+const COLUMNS = {
+  exercise: { en: 'exercise', zh: '练习' },
+  about: { en: 'about', zh: '内容' },
+  tries: { en: 'tries', zh: '作答' },
+  hints: { en: 'hints', zh: '提示' },
+  result: { en: 'result', zh: '结果' },
+  points: { en: 'points', zh: '得分' },
 } as const satisfies Record<string, Text>;
 
 /**
@@ -49,9 +59,8 @@ export function scoreTable(record: AnswerRecord, language: Language): Table {
     .replace('{1}', `${rows.length}`);
   return createTable([...rows, ...guessRows(language)], {
     title: `${title}${lost}`,
-    columns: ['exercise', 'about', 'tries', 'hints', 'result', 'points'].map((key) => ({
-      key,
-      wraps: key === 'about',
+    columns: Object.entries<Text>(COLUMNS).map(([key, heading]) => ({
+      ...{ key, title: heading[language], wraps: key === 'about' },
     })),
   });
 }

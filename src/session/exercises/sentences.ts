@@ -1,4 +1,4 @@
-import type { Language, Text } from './language';
+import { inLanguage, type Language, type Text } from '../../core';
 
 /** The sentences about exercises and guesses, with holes for values. */
 const SENTENCES = {
@@ -7,26 +7,26 @@ const SENTENCES = {
     zh: "没有名为 '{0}' 的练习；sl.score() 列出笔记本的练习",
   },
   right: { en: 'right. {0}', zh: '正确。{0}' },
-  points: { en: 'Points: {0} of 1, after {1}.', zh: '得分：1 分中得 {0} 分，{1}。' },
-  oneTry: { en: '1 try', zh: '1 次作答' },
-  tries: { en: '{0} tries', zh: '{0} 次作答' },
+  points: { en: 'Points: {0} of 1, after {1}.', zh: '得分 {0}/1，{1}。' },
+  oneTry: { en: '1 try', zh: '作答 1 次' },
+  tries: { en: '{0} tries', zh: '作答 {0} 次' },
   wrong: { en: '{0} is not right. {1}', zh: '{0} 不对。{1}' },
   hint: { en: 'Hint {0} of {1}: {2}', zh: '提示 {0}/{1}：{2}' },
   offer: {
     en: "sl.solution('{0}') shows the solution; a right answer is then worth half a point.",
-    zh: "sl.solution('{0}') 显示解答；此后答对得半分。",
+    zh: "sl.solution('{0}') 给出解答；此后答对得半分。",
   },
   skipped: {
     en: "no answer yet; the notebook continues without it. Give {0}; sl.hint('{1}') shows a hint.",
-    zh: "尚未作答，笔记本照常继续。请给出{0}；sl.hint('{1}') 显示提示。",
+    zh: "尚未作答，笔记本照常继续。请给出：{0}；sl.hint('{1}') 显示提示。",
   },
   nothing: {
     en: "no answer yet: the value is undefined. If a function makes it, the function returned nothing: add `return`. Give {0}; sl.hint('{1}') shows a hint.",
-    zh: "尚未作答：这个值是 undefined。如果它来自函数，这个函数没有返回值：请加上 `return`。请给出{0}；sl.hint('{1}') 显示提示。",
+    zh: "尚未作答：这个值是 undefined。如果它来自函数，这个函数没有返回值：请加上 `return`。请给出：{0}；sl.hint('{1}') 显示提示。",
   },
   unclear: {
     en: '{0} does not count as a try: give {1}.',
-    zh: '{0} 不算一次作答：请给出{1}。',
+    zh: '{0} 不算一次作答。请给出：{1}。',
   },
   solution: { en: 'Solution: {0}', zh: '解答：{0}' },
   worthNothing: {
@@ -54,6 +54,10 @@ const SENTENCES = {
     en: '{0} is no number; write your guess as a number',
     zh: '{0} 不是数；请用一个数写出你的猜测',
   },
+  otherUnit: {
+    en: '{0} is not in the unit of this quantity; write your guess as a number{1}',
+    zh: '{0} 用的不是这个量的单位；请用一个数写出你的猜测{1}',
+  },
   guessed: {
     en: 'your guess: {0}; the next figure of this quantity shows the answer',
     zh: '你的猜测：{0}；下一张画出这个量的图会给出答案',
@@ -70,8 +74,7 @@ export function say(
   language: Language,
   ...values: readonly (string | number)[]
 ): string {
-  const text: string = SENTENCES[name][language];
-  return text.replaceAll(/\{(\d)\}/g, (_, hole: string) => `${values[Number(hole)] ?? ''}`);
+  return inLanguage(SENTENCES[name], language, values);
 }
 
 /** Code in a text, between backticks. */

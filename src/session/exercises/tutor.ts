@@ -1,11 +1,10 @@
-import { DISPLAY, type DisplayBundle, ShardlabError, shortened, shown } from '../../core';
+import { DISPLAY, type DisplayBundle, type Language, ShardlabError, shortened, shown } from '../../core';
 import { ink } from '../../figures';
 import { type AnswerRecord, recordedValue } from './answer-record';
 import { isNothing } from './answer-values';
 import { ANSWER_MIME, type Entry, type Progress, progressOf, TRIES_BEFORE_SOLUTION } from './entries';
 import { type Exercise, exerciseOf, exerciseOnMystery } from './exercise';
 import { type Judgement, judge } from './judge';
-import type { Language } from './language';
 import { say, withCode, withoutMarks } from './sentences';
 
 /** The result of a check, a hint or a solution; a wrong answer is not an error. */

@@ -122,3 +122,58 @@ test('a message of any form is answered within a second', () => {
   for (const message of hostile) assert.ok(inChinese(message, 'CONFIG') !== undefined);
   assert.ok(performance.now() - start < 1000);
 });
+
+test('no Chinese line of a frequent error has a part of an English sentence', () => {
+  for (const [message, expected] of [
+    [
+      'job.on().run: value is a tensor [1], which cannot be sent; send its values: x.arraySync() or x.dataSync()',
+      'job.on().run：value 是张量 [1]，无法发送；改为发送它的值：x.arraySync() 或 x.dataSync()',
+    ],
+    [
+      'this run has taken no step yet, so there is nothing to draw; await run.step() first',
+      '这次训练还没有走过任何一步，没有可画的内容；先 await run.step()',
+    ],
+    [
+      'launch: ranks is 0, but must be a whole number from 1 to 64 per host',
+      'launch：ranks 是 0，但必须是每台主机 1 到 64 的整数',
+    ],
+    [
+      'launch({ … }) has no argument rank; did you mean ranks?',
+      'launch({ … }) 没有参数 rank；是不是 ranks？',
+    ],
+    [
+      'parallel.strategy: expected the name of a strategy, got "FULLSHARD"; did you mean "FULL_SHARD"?',
+      'parallel.strategy：应为策略的名字，实际为 "FULLSHARD"；是不是 "FULL_SHARD"？',
+    ],
+    [
+      'model: expected one of "tiny"|"gpt2", got "tinyy"; did you mean "tiny"?',
+      'model：应为 "tiny"|"gpt2" 之一，实际为 "tinyy"；是不是 "tiny"？',
+    ],
+    [
+      'batch: expected a number, got "8"; write the rows of a rank and pass; accumulation is the number of passes',
+      'batch：应为数，实际为 "8"；写一个 rank 每一遍的行数；accumulation 是遍数',
+    ],
+    ['batch: expected a number, got "8"; write no words that a table has', 'batch：应为数，实际为 "8"'],
+    [
+      'batchSize: unknown key; write batch, per data-parallel rank and pass',
+      'batchSize：未知的键；改写为 batch（每个数据并行 rank 每一遍的行数）',
+    ],
+    [
+      'this run halts in a walk; end it with await walk.live() before stepping',
+      '这次训练停在逐点执行中；在走步之前用 await walk.live() 结束它',
+    ],
+    [
+      'compare: the first argument is a Run, but must be an object such as { name: value }',
+      'compare：第一个参数是一个 Run，但必须是形如 { name: value } 的对象',
+    ],
+    [
+      'run.parity needs runs after the same step, but this run has taken 2 steps and the other run 0; make both runs again, or save one and load it into the other: run.save(path), other.load(path)',
+      'run.parity 要求两次训练处于同一步之后，但这次训练已走 2 步，另一次已走 0；重新创建两次训练，或者保存其中一次并加载到另一次：run.save(path)、other.load(path)',
+    ],
+    [
+      "the point 'optimzer' has the word 'optimzer', which names no point (did you mean 'optimizer'?). Write more.",
+      "点 'optimzer'含有 'optimzer'，这不是任何点的名称（是否指 'optimizer'？）。",
+    ],
+  ] as const)
+    assert.equal(inChinese(message, 'CONFIG'), expected);
+});

@@ -136,20 +136,63 @@ export class Flow {
     if (ts.isPropertyAccessExpression(expression)) return this.#assignedTo(expression);
     if (!ts.isIdentifier(expression)) return [];
     const declaration = this.#symbol(expression)?.valueDeclaration;
+    if (declaration !== undefined && ts.isBindingElement(declaration)) return this.#taken(declaration);
     if (declaration === undefined || !ts.isParameter(declaration)) return [];
     const owner = declaration.parent;
     const index = owner.parameters.indexOf(declaration);
     return this.#callsOf(owner).flatMap((call) => {
-      const argument = call.arguments?.[index];
-      return argument === undefined || ts.isSpreadElement(argument) ? [] : [argument];
+      const given = call.arguments ?? [];
+      const spread = given.findIndex(ts.isSpreadElement);
+      const list = given[spread];
+      if (list !== undefined && ts.isSpreadElement(list) && spread <= index)
+        return this.#elementsOf(list.expression, index - spread, 0);
+      return given[index] ?? [];
     });
+  }
+
+  /** The values of a name that is taken out of an object, as `{ none }`, or out of a list, as `[kind, advice]`. */
+  #taken(element: ts.BindingElement): ts.Expression[] {
+    const { parent: pattern, propertyName, name } = element;
+    if (ts.isArrayBindingPattern(pattern)) {
+      const { parent: declaration } = pattern;
+      const list = ts.isVariableDeclaration(declaration) ? declaration.initializer : undefined;
+      return list === undefined ? [] : this.#elementsOf(list, pattern.elements.indexOf(element), 0);
+    }
+    const key = propertyName ?? name;
+    if (!ts.isIdentifier(key)) return [];
+    const property = this.#checker.getTypeAtLocation(pattern).getProperty(key.text);
+    return property === undefined ? [] : this.#assignedAs(property);
+  }
+
+  /** The elements with an index of the lists that an expression can be. */
+  #elementsOf(list: ts.Expression, index: number, depth: number): ts.Expression[] {
+    if (depth > MOST_DEPTH) return [];
+    const inner = (node: ts.Expression): ts.Expression[] => this.#elementsOf(node, index, depth + 1);
+    if (ts.isArrayLiteralExpression(list)) {
+      const element = list.elements[index];
+      return element === undefined || list.elements.some(ts.isSpreadElement) ? [] : [element];
+    }
+    if (ts.isConditionalExpression(list)) return [...inner(list.whenTrue), ...inner(list.whenFalse)];
+    if (ts.isBinaryExpression(list)) return [...inner(list.left), ...inner(list.right)];
+    const symbol = ts.isCallExpression(list) ? this.#symbol(list.expression) : this.#symbol(list);
+    const declaration = symbol?.valueDeclaration;
+    if (ts.isCallExpression(list)) {
+      const called = functionOf(declaration);
+      return called === null ? [] : returnsOf(called).flatMap(inner);
+    }
+    const isConst = declaration !== undefined && ts.isVariableDeclaration(declaration);
+    return isConst && declaration.initializer !== undefined ? inner(declaration.initializer) : [];
   }
 
   /** The values that objects give to the property that an expression reads. */
   #assignedTo(access: ts.PropertyAccessExpression): ts.Expression[] {
-    const declarations = this.#symbol(access)?.declarations ?? [];
+    const property = this.#symbol(access);
+    return property === undefined ? [] : this.#assignedAs(property);
+  }
+
+  /** The values that objects give to a property of ours. */
+  #assignedAs({ name, declarations = [] }: ts.Symbol): ts.Expression[] {
     if (!declarations.some((declaration) => this.#files.includes(declaration.getSourceFile()))) return [];
-    const name = access.name.text;
     return (this.#assignments.get(name) ?? []).flatMap(({ parent, initializer }) => {
       if (!hasText(initializer)) return [];
       const type = this.#checker.getContextualType(parent);

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import codes from '../../../src/core/chinese/codes.json';
 import commander from '../../../src/core/chinese/commander.json';
+import { hasEnglish } from '../../../src/core/chinese/in-chinese';
+import phrases from '../../../src/core/chinese/phrases.json';
 import { TABLES } from '../../../src/core/chinese/tables';
 import { repositoryRoot } from '../../support/paths';
 import { messagesOf } from './message-patterns';
@@ -40,7 +42,9 @@ test('every first sentence of an error, and every phrase within one, has a trans
 
 test('every translation is of a text in the code, and no text has two', () => {
   const inCode = new Set([...messages.sentences, ...messages.phrases].map(({ pattern }) => pattern));
-  const stale = entries.filter(([english]) => !inCode.has(english) && !(english in commander));
+  const stale = entries.filter(
+    ([english]) => !inCode.has(english) && !(english in commander || english in phrases),
+  );
   assert.deepEqual(
     stale.map(([english]) => english),
     [],
@@ -56,6 +60,17 @@ test('translations have the holes, the code and the ends of their English texts,
     entries.flatMap(([english, chinese]) => translationFaults(english, chinese, terms)),
     [],
   );
+});
+
+/** What a translation has in English because a terminal or a cell has it so. */
+const COMMANDS =
+  /(?:npm|pip|shardlab) [a-z]+ \w+|import \* as sl from|model, optimizer, dict|dp x tp x pp x cp/g;
+
+test('no translation has a part of an English sentence', () => {
+  const chinese = entries.map(([, text]) => text.replaceAll(COMMANDS, '·'));
+  assert.deepEqual(chinese.filter(hasEnglish), []);
+  assert.ok(hasEnglish('张量 [1]，无法发送；send its values: x.arraySync()'));
+  assert.ok(!hasEnglish("应为 'a text of words' 或 { key: value with words }"));
 });
 
 test('every code of an error has a meaning in Chinese', () => {

@@ -22,6 +22,13 @@ test('a mystery says which parts of an answer are right, and that NaN is no gues
   assert.match(said(Number.NaN, 'forward', 'nan'), /^no guess yet: replace NaN by a rank/);
   assert.equal(said(0, 'forward', 'nan'), 'not right: the rank, the point, what it does');
   assert.equal(said(2, 'forward', 'skip'), 'not right: the point; right: the rank and what it does');
+  const chinese = new Mystery(1, undefined, 'zh');
+  const saidInChinese = (rank: number, at: string, kind: 'nan' | 'skip'): string =>
+    chinese.solve({ rank, at, do: kind }).text;
+  assert.match(saidInChinese(Number.NaN, 'forward', 'nan'), /^还没有猜：/);
+  assert.equal(saidInChinese(0, 'forward', 'nan'), '还不对：rank、点（at）、做法（do）');
+  assert.equal(saidInChinese(2, 'forward', 'skip'), '还不对：点（at）；已经对了：rank、做法（do）');
+  assert.match(saidInChinese(2, 'reduceScatter layer 1', 'skip'), /^正确：rank 2/);
   assert.equal(said(2, 'reduceScatter blocks.1', 'skip'), "right: rank 2 at 'reduceScatter layer 1': 'skip'");
   assert.equal(numReveals, 0);
   assert.equal(sealed.reveal().rank, 2);
@@ -38,7 +45,7 @@ test('wrong faults are refused with what is right', () => {
     [[{ rank: 0, at: 'optimizer', do: 'skp' }], /faults\[0\].*do.*'skip'/s],
     [
       [{ rank: 0, at: 'optimiser', do: 'skip' }],
-      /'optimiser', which names no point; did you mean 'optimizer'/,
+      /'optimiser', which names no point \(did you mean 'optimizer'\?\)\. /,
     ],
     [[{ rank: 0, at: '#5', do: 'skip' }], /names no kind of point; begin with one/],
     [

@@ -66,7 +66,7 @@ test('a text that names no point is an error that says what it may be', () => {
   refused('', /the point '' says nothing\. Write the point's name/);
   refused(
     'reducescatter layer 3',
-    /has the word 'reducescatter', which names no point; did you mean 'reduceScatter'\?/,
+    /has the word 'reducescatter', which names no point \(did you mean 'reduceScatter'\?\)\. /,
   );
   refused('reduceScatter layer', /needs a number after 'layer'/);
   refused('reduceScatter layer three', /needs a number after 'layer'/);

@@ -79,6 +79,57 @@ test('a ratio is off by a factor, and an exact guess is right', () => {
   assert.equal(answerTo(-1, 'count'), 'You guessed -1; it is 16: 17 too low.');
 });
 
+test('answers to guesses are in Chinese if the guess was', () => {
+  const quantity = (value: number, unit: string) => ({
+    value,
+    unit,
+    says: (said: string) => `it is ${said}`,
+  });
+  const quantities = { mb: quantity(1.5, 'MB'), share: quantity(16.25, '%') };
+  const figure = { ...memoryTimeline(run), quantities };
+  const guesses = new Guesses();
+  guesses.guess('a', Number.NaN, 'mb', 'zh');
+  assert.match(guesses.reveal(figure).subtitle, /<br>请先猜：写 sl\.guess\('a', …\)/);
+  const answerTo = (value: number, of: string): string => {
+    guesses.guess(of, Number.NaN, of, 'zh');
+    guesses.reveal(figure);
+    return guesses.guess(of, value, of, 'zh').answer ?? '';
+  };
+  assert.equal(answerTo(3, 'mb'), '你猜的是 3 MB，答案是 1.5 MB：太高，是答案的 2 倍。');
+  assert.equal(answerTo(0.5, 'mb'), '你猜的是 0.5 MB，答案是 1.5 MB：太低，答案是它的 3 倍。');
+  assert.equal(answerTo(1, 'mb'), '你猜的是 1 MB，答案是 1.5 MB：低了 33.3%。');
+  assert.equal(answerTo(1.6, 'mb'), '你猜的是 1.6 MB，答案是 1.5 MB：很接近，高了 6.67%。');
+  assert.equal(answerTo(140, 'share'), '你猜的是 140%，答案是 16.3%：高了 124 个百分点。');
+  assert.equal(answerTo(16.25, 'share'), '你猜的是 16.3%，答案是 16.3%：正确。');
+  guesses.guess('b', Number.NaN, 'share', 'zh');
+  guesses.reveal(figure);
+  assert.equal(guesses.giveUp('b'), '答案：16.3%。');
+});
+
+test('sl.guess takes a number with the unit of its quantity, and refuses other units', () => {
+  const guess = (id: string, value: string): readonly [number, string] => {
+    const made = sl.guess(id, value as unknown as number);
+    return [made.value, String(made[DISPLAY]()['text/plain'])];
+  };
+  assert.equal(guess('01.zero1', '10.6 MB')[0], 10.6);
+  assert.equal(guess('01.zero1', '1.06e7 B')[0], 10.6);
+  assert.equal(guess('05.peak', '500MB')[0], 0.5);
+  assert.equal(guess('00.params', '25%')[0], 25);
+  assert.equal(guess('00.ratio', '4×')[0], 4);
+  assert.equal(guess('02.count', '28 collectives')[0], 28);
+  assert.match(guess('01.zero1', '10.6 MB')[1], /^your guess: 10\.6 MB; /);
+  for (const [id, value] of [
+    ['01.zero1', '12 ms'],
+    ['01.zero1', '25%'],
+    ['00.params', '10.6 MB'],
+    ['02.count', '3 s'],
+  ] as const) {
+    const [number, text] = guess(id, value);
+    assert.ok(Number.isNaN(number), `${id} ${value}`);
+    assert.match(text, /is not in the unit of this quantity; write your guess as a number/);
+  }
+});
+
 test('sl.guess asks its question without a value, and is never an error', () => {
   const texts = (value?: unknown, id = '00.params'): string =>
     String(sl.guess(id, value as number)[DISPLAY]()['text/plain']);

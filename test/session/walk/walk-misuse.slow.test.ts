@@ -27,7 +27,7 @@ test('other work on halted ranks is refused, and texts that name no point too', 
     job.on('all').run(({ rank }) => rank),
     /a walk halts ranks 0-1 in run\.step; end it with await walk\.live\(\) before other work on these ranks/,
   );
-  await assert.rejects(walk.until('reduceScater'), /names no point; did you mean 'reduceScatter'/);
+  await assert.rejects(walk.until('reduceScater'), /names no point \(did you mean 'reduceScatter'\?\)\. /);
   await assert.rejects(walk.next(0), /a whole number from 1/);
   await walk.until('reduceScatter');
   await assert.rejects(Promise.all([walk.next(), walk.next()]), /the walk is moving/);
