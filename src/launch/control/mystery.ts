@@ -73,7 +73,13 @@ export class Mystery {
   }
 
   /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if `at` names no point. */
-  solve({ rank, at, do: kind }: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
+  solve(given: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
+    // JavaScript allows any argument.
+    const { rank, at, do: kind } = (given ?? {}) as Partial<typeof given>;
+    if (typeof at !== 'string' || rank === undefined)
+      throw new ConfigError(
+        "mystery.solve takes what you found, as { rank: 2, at: 'reduceScatter layer 3', do: 'skip' }",
+      );
     const { fault } = caseOf(this);
     const [answer, sealed] = [parsePointText(at), parsePointText(fault.at)];
     const parts = [
