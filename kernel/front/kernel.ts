@@ -10,14 +10,14 @@ import {
   watchStrayErrors,
 } from '../../src/cell';
 import { type Seconds, type Warn, warnOnce } from '../../src/core';
-import type { Namespace } from '../compiler/protocol';
 import type { CommMessage, ExecutorSettings } from '../executor/protocol';
 import { CellExecution, type CellOutcome, failedBy } from './cell-execution';
+import { complete, inspect, isComplete } from './code-requests';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
 import { Executions, type Running } from './executions';
 import { History } from './history';
-import { readMagics } from './magics';
+import { HistoryFile, historyPath } from './history-file';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import { bindSockets, type RequestChannel, type Sockets } from './sockets';
@@ -29,15 +29,23 @@ class ExecuteQueue {
   readonly #sockets: Sockets;
   readonly #publisher: Publisher;
   readonly #history: History;
+  readonly #ended: () => void;
   #waiting: Message[] = [];
   #working = false;
   #count = 0;
 
-  constructor(cells: CellExecution, sockets: Sockets, publisher: Publisher, history: History) {
+  /** `ended` is called after the reply to a cell that ends the kernel. */
+  constructor(
+    cells: CellExecution,
+    { sockets, ended }: SessionParts,
+    publisher: Publisher,
+    history: History,
+  ) {
     this.#cells = cells;
     this.#sockets = sockets;
     this.#publisher = publisher;
     this.#history = history;
+    this.#ended = ended;
   }
 
   add(request: Message): void {
@@ -73,6 +81,8 @@ class ExecuteQueue {
     this.#publisher.endStreams(header);
     const reply = await this.#conclude(request, outcome, number, silent);
     this.#reply(request, { ...reply, execution_count: number });
+    const saved = this.#history.save();
+    if (outcome.exits === true) void saved.then(this.#ended);
   }
 
   async #conclude(
@@ -91,6 +101,7 @@ class ExecuteQueue {
         };
         this.#publisher.publish('execute_result', result, header);
       }
+      if (outcome.printed !== undefined && !silent) this.#publisher.stream('stdout', outcome.printed, header);
       const payload = outcome.page === undefined ? [] : [outcome.page];
       const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
       const values = await this.#cells.evaluateAll(request, expressions, number);
@@ -126,78 +137,6 @@ function isJson(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null;
 }
 
-/** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
-async function complete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const { code, offset, source, namespace } = cursor(content);
-  if (namespace === undefined) return nothingAt(codePoints(code.slice(0, offset)));
-  const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
-  const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
-  const types = matches.map((text, i) => ({
-    text,
-    type: kinds[i] ?? '',
-    start: cursorStart,
-    end: cursorEnd,
-  }));
-  return {
-    status: 'ok',
-    matches,
-    cursor_start: cursorStart,
-    cursor_end: cursorEnd,
-    metadata: { _jupyter_types_experimental: types },
-  };
-}
-
-/** Answers inspect_request. */
-async function inspect(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const { offset, source, namespace } = cursor(content);
-  if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
-  const help = await compiler.call('inspect', { source, namespace, offset });
-  const data = help === undefined ? {} : { 'text/plain': help.text, 'text/markdown': help.markdown };
-  return { status: 'ok', found: help !== undefined, data, metadata: {} };
-}
-
-/** Answers is_complete_request. */
-async function isComplete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const code = readText(content, 'code');
-  const magics = readMagics(code);
-  if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
-  return { ...(await compiler.call('isComplete', magics.source)) };
-}
-
-interface Cursor {
-  readonly code: string;
-  readonly source: string;
-  readonly offset: number;
-  /** The namespace whose names the cell sees; undefined if the cell is Python, which the compiler does not read. */
-  readonly namespace: Namespace | undefined;
-}
-
-/** By the kind of a cell: the namespace whose names the cell sees. */
-const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespace | undefined>> = {
-  notebook: 'notebook',
-  help: 'notebook',
-  unknown: 'notebook',
-  ranks: 'ranks',
-  python: undefined,
-};
-
-function nothingAt(position: number): JsonObject {
-  return { status: 'ok', matches: [], cursor_start: position, cursor_end: position, metadata: {} };
-}
-
-function cursor(content: JsonObject): Cursor {
-  const code = readText(content, 'code');
-  const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
-  const offset = [...code].slice(0, position).join('').length;
-  const magics = readMagics(code);
-  const namespace = NAMESPACES[magics.kind];
-  return { code, source: magics.kind === 'ranks' ? magics.source : code, offset, namespace };
-}
-
-function codePoints(text: string): number {
-  return [...text].length;
-}
-
 /** Time between two checks whether the kernel's parent process still exists. */
 const PARENT_CHECK_MS = 500;
 
@@ -213,7 +152,7 @@ export async function runKernel(
   const session = new KernelSession({ sockets, settings, compiler, warn, ended: () => void end() });
   const end = async (): Promise<void> => {
     session.end();
-    await sockets.close();
+    await Promise.all([sockets.close(), session.saved()]);
     process.exit(0);
   };
   process.on('SIGTERM', () => void end());
@@ -258,7 +197,7 @@ export interface SessionParts {
 export class KernelSession {
   readonly #parts: SessionParts;
   readonly #publisher: Publisher;
-  readonly #history = new History();
+  readonly #history = new History(new HistoryFile(historyPath(process.env)));
   readonly #comms = new CommRegistry();
   readonly #executions: Executions;
   readonly #queue: ExecuteQueue;
@@ -279,15 +218,18 @@ export class KernelSession {
       comm: (message) => this.#comms.note(message),
       lost: () => this.#forgetCells(),
     });
-    const cells = new CellExecution(compiler, this.#executions);
-    this.#queue = new ExecuteQueue(cells, sockets, this.#publisher, this.#history);
+    const cells = new CellExecution(compiler, this.#executions, this.#history);
+    this.#queue = new ExecuteQueue(cells, parts, this.#publisher, this.#history);
     const interrupt = createInterrupt(cells, this.#executions, compiler);
     this.#answers = new Map<string, Answer>([
       ['kernel_info_request', () => kernelInfo(settings.installation)],
       ['complete_request', ({ content }) => complete(compiler, content)],
       ['inspect_request', ({ content }) => inspect(compiler, content)],
       ['is_complete_request', ({ content }) => isComplete(compiler, content)],
-      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
+      [
+        'history_request',
+        async ({ content }) => ({ status: 'ok', history: await this.#history.find(content) }),
+      ],
       ['comm_info_request', ({ content }) => this.#comms.info(content)],
       ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
       [
@@ -308,6 +250,11 @@ export class KernelSession {
     sockets.listen('stdin', ({ content }) =>
       this.#executions.executor.send({ type: 'input', value: readText(content, 'value') }),
     );
+  }
+
+  /** Resolves when the history is on the disk. */
+  saved(): Promise<void> {
+    return this.#history.save();
   }
 
   /** Ends the processes of this kernel. */
