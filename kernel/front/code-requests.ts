@@ -67,6 +67,10 @@ function magicAt(code: string, offset: number): Magic | undefined {
 export async function isComplete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
   const code = readText(content, 'code');
   const magics = readMagics(code);
+  // The text below a cell magic may be anything, so an empty line ends it, as in IPython.
+  const isText = magics.kind === 'text' || magics.kind === 'python';
+  const isEmpty = magics.kind === 'ranks' && magics.source.trim() === '';
+  if ((isText && !/\n[ \t]*$/.test(code)) || isEmpty) return { status: 'incomplete', indent: '' };
   if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
   return { ...(await compiler.call('isComplete', magics.source)) };
 }

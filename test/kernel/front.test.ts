@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { parseConnection } from '../../kernel/front/connection';
 import { History } from '../../kernel/front/history';
+import { kernelInfo } from '../../kernel/front/replies';
 import { SeenSignatures, Wire } from '../../kernel/front/wire';
+import { kernelSpec } from '../../src/cell/kernelspec';
+import { findInstallation } from '../../src/core/installation';
 
 const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
 
@@ -81,6 +84,18 @@ describe('a connection file', () => {
     );
     assert.throws(() => parseConnection({ ...PORTS, signature_scheme: 'md5' }, 'f'), /only hmac-sha256/);
   });
+});
+
+test('kernelspec, kernel_info_reply and notebooks name the language in the same way', () => {
+  const { language } = kernelSpec({ node: 'node', main: 'main.js' });
+  assert.equal(language, 'typescript');
+  const {
+    name,
+    pygments_lexer: lexer,
+    mimetype,
+    file_extension: extension,
+  } = Object(kernelInfo(findInstallation()).language_info);
+  assert.deepEqual([name, lexer, mimetype, extension], [language, language, 'text/typescript', '.ts']);
 });
 
 describe('the history', () => {

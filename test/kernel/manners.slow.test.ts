@@ -150,6 +150,28 @@ describe('the manners of the kernel', () => {
     }
   });
 
+  it('an empty line ends the text of a cell magic that is typed line by line', async () => {
+    for (const [code, status] of [
+      ['%%bash', 'incomplete'],
+      ['%%bash\nls', 'incomplete'],
+      ['%%bash\nls\n', 'complete'],
+      ['%%ranks', 'incomplete'],
+      ['%%ranks\n1', 'complete'],
+      ['%cd data', 'complete'],
+      ['%lsmagic', 'complete'],
+    ])
+      assert.equal((await client.request('is_complete_request', { code })).content.status, status, code);
+  });
+
+  it('a command that writes much does not fill the memory', async () => {
+    const before_ = await client.execute('%time 1');
+    assert.equal(before_.reply.content.status, 'ok');
+    const exchange = await client.execute('!yes | head -c 300000000');
+    assert.equal(exchange.reply.content.status, 'ok');
+    assert.ok(streamText(exchange).length < 2e6);
+    assert.match(shownBy(await client.execute('process.memoryUsage().rss < 1e9')), /^true$/);
+  });
+
   it('the history has the cells of earlier kernels, and survives a broken file', async () => {
     const file = join(state, 'shardlab', 'history.jsonl');
     writeFileSync(file, `${readFileSync(file, 'utf8')}{ "broken\n3\nnull\n`);
