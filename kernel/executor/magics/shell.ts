@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import { ShardlabError } from '../../../src/core';
 
 /** Runs a script. Throws: IO if its exit code is not 0. */
@@ -25,8 +26,8 @@ export function runProgram(
 ): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { cwd: folder, stdio: ['pipe', 'pipe', 'pipe'] });
-    child.stdout.setEncoding('utf8').on('data', (text: string) => void process.stdout.write(text));
-    child.stderr.setEncoding('utf8').on('data', (text: string) => void process.stderr.write(text));
+    passOn(child.stdout, process.stdout);
+    passOn(child.stderr, process.stderr);
     // A program may end before it has read its input.
     child.stdin.on('error', () => undefined).end(input);
     child.once('error', ({ message }) =>
@@ -38,5 +39,16 @@ export function runProgram(
       ),
     );
     child.once('close', (code, signal) => resolve(code === 0 ? undefined : (signal ?? `exit code ${code}`)));
+  });
+}
+
+/** Time between two pieces of output, so that a program that writes without end does not fill the memory. */
+const PAUSE_MS = 2;
+
+function passOn(from: Readable, to: NodeJS.WritableStream): void {
+  from.setEncoding('utf8').on('data', (text: string) => {
+    to.write(text);
+    from.pause();
+    setTimeout(() => from.resume(), PAUSE_MS);
   });
 }
