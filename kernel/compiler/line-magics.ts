@@ -39,24 +39,33 @@ interface Candidate extends MagicCall {
 
 /**
  * Takes the line magics out of a cell ([Note: magics]). A line is a magic if a statement could begin there, outside of blocks,
- * strings and comments. If the cell is TypeScript as it stands, and the word after `%` or `!` is a name, the line stays.
+ * strings and comments, and the cell parses as well without it. A line that is TypeScript stays if the word after `%` or `!` is a
+ * name.
  */
 export function readLineMagics(source: string, isName: (word: string) => boolean): ReadCell {
   const candidates = candidatesIn(source);
   if (candidates.length === 0) return { source, calls: [] };
   const file = parse(candidates.reduce(withoutMagic, source));
   const places = placesOf(file);
-  const isTypescript = parseErrors(parse(source)).length === 0;
-  const declared = (word: string): boolean => isName(word) || KEYWORDS.test(word);
+  const numErrors = parseErrors(file).length;
+  const isTypescript = numErrorsIn(source) === 0;
+  const isKept = (candidate: Candidate): boolean =>
+    staysTypescript(candidate, isTypescript, (word) => isName(word) || KEYWORDS.test(word)) ||
+    (numErrors > 0 &&
+      numErrorsIn(candidates.filter((each) => each !== candidate).reduce(withoutMagic, source)) < numErrors);
   const magics: Candidate[] = [];
   for (const candidate of candidates) {
     const place = places.get(candidate.start);
-    if (place === undefined || (isTypescript && staysTypescript(candidate, declared))) continue;
+    if (place === undefined || isKept(candidate)) continue;
     const message = place === 'block' ? blockFault(candidate, isTypescript) : faultOf(candidate, source);
     if (message !== undefined) return { source, calls: [], fault: { message, line: candidate.line } };
     if (place === 'cell') magics.push(candidate);
   }
   return { source: magics.reduce(withoutMagic, source), calls: magics };
+}
+
+function numErrorsIn(source: string): number {
+  return parseErrors(parse(source)).length;
 }
 
 /** Describes a line magic that cannot be used as the error of a cell. */
@@ -126,18 +135,23 @@ function placesOf(file: ts.SourceFile): ReadonlyMap<number, 'cell' | 'block'> {
   const places = new Map<number, 'cell' | 'block'>();
   const visit = (node: ts.Node, place: 'cell' | 'block'): void => {
     const last = node.end - 1;
-    if (file.text[last] === ';' && !places.has(last)) places.set(last, place);
+    // The outermost statement that ends here, unless the semicolon is a statement itself, as the body of a loop.
+    if (file.text[last] === ';' && (!places.has(last) || ts.isEmptyStatement(node))) places.set(last, place);
     ts.forEachChild(node, (child) => visit(child, 'block'));
   };
   for (const statement of file.statements) visit(statement, 'cell');
   return places;
 }
 
-/** Whether a line of a cell that is TypeScript is left as it stands. */
-function staysTypescript({ written, name, text }: Candidate, isName: (word: string) => boolean): boolean {
-  if (written !== '!') return magicOf(name) === undefined || isName(name);
+/** Whether a line is TypeScript; `isTypescript` says whether the whole cell parses as it stands. */
+function staysTypescript(
+  { written, name, text }: Candidate,
+  isTypescript: boolean,
+  isName: (word: string) => boolean,
+): boolean {
+  if (written !== '!') return isTypescript && (magicOf(name) === undefined || isName(name));
   const [word] = /^[A-Za-z_$][\w$]*/.exec(text) ?? [];
-  return word === undefined || isName(word);
+  return word === undefined ? isTypescript : isName(word);
 }
 
 function blockFault({ written, text }: Candidate, isTypescript: boolean): string | undefined {

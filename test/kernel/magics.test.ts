@@ -136,6 +136,12 @@ describe('line magics', () => {
     assert.equal(emitted('!./run.sh'), 'await __magic("sh", "./run.sh");');
     const [message = ''] = messages('%cd data\n!ls\n  nothing');
     assert.match(message, /^In\[\d+\]:3:3 - error TS2304/);
+    // A misspelled name in TypeScript is no command.
+    assert.match(messages('const both = true &&\n!raedy')[0] ?? '', /^In\[\d+\]:2:2 - error TS2304/);
+    assert.match(
+      messages('%cd data\nconst both = true &&\n!raedy')[0] ?? '',
+      /^In\[\d+\]:3:2 - error TS2304/,
+    );
   });
 
   it('time a statement or the cell', () => {
@@ -173,6 +179,9 @@ describe('line magics', () => {
       ['time\n%time', 'time % time;'],
       ['const text = `\n%cd data\n!ls\n`', 'let text = ` %cd data !ls `; void 0;'],
       ['/*\n%cd data\n*/ 1', '1;'],
+      ['const both = ready &&\n!ready;', 'let both = ready && !ready; void 0;'],
+      ['for (const part of [true])\n!part && ready;', 'for (const part of [true]) !part && ready; void 0;'],
+      ['const not = (part: boolean) => (\n!part\n)', 'let not = (part) => (!part); void 0;'],
     ] as const)
       assert.equal(emitted(code), js);
   });

@@ -102,6 +102,17 @@ describe('the manners of the kernel', () => {
     assert.equal(streamText(exchange), 'begun\n');
   });
 
+  it('// %%ranks runs in all ranks, and %%rank in one', async () => {
+    const launched = "import * as sl from 'shardlab';\nconst job = await sl.launch({ ranks: 2 });";
+    assert.equal((await client.execute(launched)).reply.content.status, 'ok');
+    await client.execute('// %%ranks\nconst mine: number = rank * 10;');
+    await client.execute('%%rank 1\nconst own = mine + 1;');
+    const values = "[await job.get('mine'), await job.on(1).get('own')]";
+    assert.equal(shownBy(await client.execute(values)), '[ [ 0, 10 ], [ 11 ] ]');
+    assert.match(shownBy(await client.execute('%whos ranks')), /mine +In\[\d+\] +number\nown /);
+    await client.execute('await job.shutdown()');
+  });
+
   it('%timeit is interrupted', async () => {
     const busy = client.execute('%timeit await new Promise((resolve) => setTimeout(resolve, 10))');
     await client.until(({ header }) => header.msg_type === 'execute_input');

@@ -32,7 +32,7 @@ function report(): void {
   process.stdout.write(`CPU times: ${cpu.join(', ')}\nWall time: ${duration(wall)}\n`);
 }
 
-/** A run of `%timeit` without -n has so many loops that it lasts this long. */
+/** Without -n, a run of `%timeit` lasts this long or longer. */
 const SHORTEST_RUN_SECONDS = 0.2;
 const DEFAULT_RUNS = 7;
 
