@@ -19,7 +19,7 @@ await runMain(async () => {
   if (wanted.length === 0) return 0;
   const prepared = await setUp('run');
   // Stored errors have English text only, whatever the locale of the developer is.
-  const setup = { ...prepared, env: { ...prepared.env, SHARDLAB_LANG: 'en' } };
+  const setup = { ...prepared, env: { ...prepared.env, SHARDLAB_LANG: 'en', SHARDLAB_HISTORY: '0' } };
   const { executeNotebooks } = fromBuild('cli/lab/execute');
   const notebooks = wanted.filter((path) => {
     const why = whyNotHere(path, setup.env);

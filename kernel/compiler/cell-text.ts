@@ -11,13 +11,17 @@ export function parse(source: string): ts.SourceFile {
   return ts.createSourceFile('cell.mts', source, ts.ScriptTarget.ES2022, false, ts.ScriptKind.TS);
 }
 
+/** Returns the parser's errors. TypeScript's typings lack this field; a whole program would have it, but takes long to create. */
+export function parseErrors(file: ts.SourceFile): readonly ts.Diagnostic[] {
+  return (file as unknown as { readonly parseDiagnostics: readonly ts.Diagnostic[] }).parseDiagnostics;
+}
+
 /**
  * Returns whether a cell is complete, could become complete with more text, or is invalid. Source: Jupyter protocol,
  * is_complete_request
  */
 export function completenessOf(source: string): Completeness {
-  // TypeScript's typings lack the field with the parser's errors; a whole program would have it, but takes long to create.
-  const { parseDiagnostics } = parse(source) as unknown as { parseDiagnostics: ts.Diagnostic[] };
+  const parseDiagnostics = parseErrors(parse(source));
   if (parseDiagnostics.length === 0) return { status: 'complete' };
   const end = source.trimEnd().length;
   const continues = ({ start = 0, code }: ts.Diagnostic): boolean => UNTERMINATED.has(code) || start >= end;

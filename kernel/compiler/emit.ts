@@ -1,5 +1,7 @@
 import ts from 'typescript';
 import { nameInCells } from '../../src/cell';
+import type { MagicCall } from './line-magics';
+import { magicPieces, type Piece, timeitAround } from './magic-calls';
 import { assignedVar, at, hasOwnVars, hoistedVar, letStatement, varNames } from './vars';
 
 const { factory } = ts;
@@ -16,9 +18,13 @@ const META = '__importMeta';
  * first. Imports become awaited calls.
  * The checker has already enforced `const`. If a cell's last statement is an expression, its value is the cell's value.
  *
- * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
+ * Returns the transformer; statements after offset `end` were added by the compiler and are omitted. `calls` are the cell's line
+ * magics.
  */
-export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFile> {
+export function replTransformer(
+  end: number,
+  calls: readonly MagicCall[] = [],
+): ts.TransformerFactory<ts.SourceFile> {
   return (context) => (file) => {
     const own = file.statements.filter(
       // An empty statement has no value, and would be the last one of a cell that ends in ';' and a new line.
@@ -28,26 +34,31 @@ export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFil
         ts.getOriginalNode(statement).pos < end,
     );
     const visit = nestedVisitor(context);
+    const origin = ts.getOriginalNode(file) as ts.SourceFile;
     const functions: ts.Statement[] = [];
     const imports: ts.Statement[] = [];
-    const rest: ts.Statement[] = [];
+    const rest: Piece[] = [];
+    const bodies = new Map<MagicCall, ts.Statement[]>();
     for (const statement of own) {
       // A statement stays a statement: only expressions become nodes of another kind.
       const inner = visit(statement) as ts.Statement;
-      const place = ts.isFunctionDeclaration(inner)
-        ? functions
-        : ts.isImportDeclaration(inner)
-          ? imports
-          : rest;
-      place.push(...topLevel(inner));
+      const start = ts.getOriginalNode(statement).getStart(origin);
+      const timeit = timeitAround(start, calls);
+      if (timeit !== undefined && !ts.isImportDeclaration(inner))
+        bodies.set(timeit, [...(bodies.get(timeit) ?? []), inner]);
+      else if (ts.isFunctionDeclaration(inner)) functions.push(...topLevel(inner));
+      else if (ts.isImportDeclaration(inner)) imports.push(...topLevel(inner));
+      else rest.push({ start, statements: topLevel(inner) });
     }
     const last = own.at(-1);
-    if (last !== undefined && !ts.isExpressionStatement(last))
-      rest.push(factory.createExpressionStatement(factory.createVoidZero()));
-    const vars = varNames(ts.getOriginalNode(file) as ts.SourceFile).map((name) =>
-      hoistedVar(nameInCells(name)),
-    );
-    return factory.updateSourceFile(file, [...vars, ...functions, ...imports, ...rest]);
+    const lastStart = last === undefined ? -1 : ts.getOriginalNode(last).getStart(origin);
+    const pieces = [...rest, ...magicPieces(calls, bodies, lastStart)].sort((a, b) => a.start - b.start);
+    const statements = pieces.flatMap((piece) => [...piece.statements]);
+    const isValue =
+      last === undefined || ts.isExpressionStatement(last) || calls.some(({ start }) => start > lastStart);
+    if (!isValue) statements.push(factory.createExpressionStatement(factory.createVoidZero()));
+    const vars = varNames(origin).map((name) => hoistedVar(nameInCells(name)));
+    return factory.updateSourceFile(file, [...vars, ...functions, ...imports, ...statements]);
   };
 }
 

@@ -179,7 +179,7 @@ function createDiskVersions(): (path: string) => string {
   };
 }
 
-/** Declares for the checker the names that are in the scope of every cell (src/cell/display.ts, kernel/executor/main.ts). */
+/** Declares for the checker the names that are in the scope of every cell (src/cell/display.ts). */
 export const GLOBALS_DECLARATION = `
 interface CellDisplayOptions {
   /** Names the display, so that updateDisplay can replace its content. */
@@ -187,7 +187,17 @@ interface CellDisplayOptions {
   /** The value is a MIME bundle: { 'text/html': '<b>bold</b>' }. */
   readonly raw?: boolean;
 }
-interface CellComm {
+/** Shows a value in the same form as a cell's result. */
+declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
+/** Replaces the content of all displays with this id. */
+declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
+/** Clears the cell's output: at once or, if wait is true, when the next output arrives. */
+declare function clearOutput(wait?: boolean): void;
+`;
+
+/** Declares the names that are in the scope of the notebook's cells and not of ranks (kernel/executor/main.ts). */
+export const NOTEBOOK_DECLARATION = `
+export interface CellComm {
   readonly id: string;
   readonly target: string;
   send(data: object, buffers?: readonly Uint8Array[]): void;
@@ -195,20 +205,14 @@ interface CellComm {
   onMessage: (data: Record<string, unknown>, buffers: readonly Uint8Array[]) => void;
   onClose: (data: Record<string, unknown>) => void;
 }
-interface CellComms {
+export interface CellComms {
   /** Opens a channel to the code that the front end has registered for the target. */
   open(target: string, data?: object, metadata?: object): CellComm;
   /** Accepts channels that the front end opens. */
   register(target: string, opened: (comm: CellComm, data: Record<string, unknown>) => void): void;
 }
-/** Shows a value in the same form as a cell's result. */
-declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Replaces the content of all displays with this id. */
-declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Clears the cell's output: at once or, if wait is true, when the next output arrives. */
-declare function clearOutput(wait?: boolean): void;
 /** Asks the user of the notebook for a line of text. */
-declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;
+export declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;
 /** Channels to widgets. */
-declare const comms: CellComms;
+export declare const comms: CellComms;
 `;

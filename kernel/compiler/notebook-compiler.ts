@@ -1,9 +1,12 @@
 import { join } from 'node:path';
 import ts from 'typescript';
 import { completenessOf, depthError, parse, rightImports, unlessTooDeep } from './cell-text';
+import { declaredNames } from './declared-names';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
-import { type CheckedFiles, createCheckedFiles } from './language-service';
+import { type CheckedFiles, createCheckedFiles, NOTEBOOK_DECLARATION } from './language-service';
+import { type MagicCall, magicError, magicInRanks, type ReadCell, readLineMagics } from './line-magics';
+import { timeitAround } from './magic-calls';
 import type { ResolutionPlaces } from './module-resolution';
 import { type Outline, outlineOf } from './outline';
 import type {
@@ -124,6 +127,8 @@ function typeText(checker: ts.TypeChecker, type: ts.Type): string {
 }
 
 const RANK_MODULE = 'shardlab/rank';
+/** The names of NOTEBOOK_DECLARATION. */
+const NOTEBOOK_NAMES = ['prompt', 'comms', 'CellComm', 'CellComms'];
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
 
 /** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */
@@ -138,6 +143,7 @@ export class NotebookCompiler implements CompilerCalls {
   constructor(installation: string) {
     this.#places = { installation, baseDir: installation, cellDir: join(installation, '__notebook') };
     this.#files = createCheckedFiles(this.#places);
+    this.#declareNotebookNames();
   }
 
   /** Makes `baseDir` the notebook's folder. */
@@ -170,24 +176,26 @@ export class NotebookCompiler implements CompilerCalls {
   #compile(cellSource: CellSource): Compiled {
     const { source, namespace, cell } = cellSource;
     this.#learnRankGlobals(namespace);
-    const outline = outlineOf(parse(source));
+    const { source: code, calls, fault } = this.#readMagics(cellSource);
+    if (fault !== undefined) return { ok: false, error: magicError(fault), imports: undefined, missed: [] };
+    const outline = outlineWithout(parse(code), calls);
     const module = ++this.#modules;
     const path = this.#pathOf(module);
     const { declared, exported, loadsPackages } = outline;
     const exports = [...declared.keys()].filter((name) => !exported.has(name));
     const prelude = this.#scopes[namespace].prelude(outline);
     this.#declareVariables(namespace, outline);
-    const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
+    const text = `${code}\n;${prelude}export { ${exports.join(', ')} };`;
     this.#files.show(path, text);
     const program = this.#files.program();
     const file = this.#files.file(path);
     const diagnostics = errorsOf(program, file);
     if (diagnostics.length > 0) {
       this.#files.drop(path);
-      return this.#failedCheck(cellSource, outline, diagnostics);
+      return this.#failedCheck(cellSource, code, outline, diagnostics);
     }
     const shared = this.#scopes[namespace].sharedNames(outline);
-    const js = emit(program, file, source, nameOf(cell), shared);
+    const js = emit(program, file, { source, name: nameOf(cell), shared, calls });
     const sent = namespace === 'notebook' ? sentValues(program, file) : {};
     this.#files.drop(path);
     const names = Object.fromEntries(declared);
@@ -197,6 +205,15 @@ export class NotebookCompiler implements CompilerCalls {
       js,
       declaration: { namespace, cell, module, text, names, types, loadsPackages, sent },
     };
+  }
+
+  /** Takes the line magics out of a cell of the notebook; cells of ranks may have none. */
+  #readMagics({ source, namespace }: Pick<CellSource, 'source' | 'namespace'>): ReadCell {
+    const scope = this.#scopes[namespace];
+    const isOwn = (word: string): boolean => outlineOf(parse(source)).declared.has(word);
+    const cell = readLineMagics(source, (word) => scope.has(word) || isGlobal(word) || isOwn(word));
+    const [first] = namespace === 'ranks' ? cell.calls : [];
+    return first === undefined ? cell : { ...cell, fault: magicInRanks(first) };
   }
 
   commit(declaration: Declaration): void {
@@ -247,23 +264,35 @@ export class NotebookCompiler implements CompilerCalls {
 
   isComplete(source: string): ReturnType<CompilerCalls['isComplete']> {
     return unlessTooDeep(
-      () => completenessOf(source),
+      () => completenessOf(this.#readMagics({ source, namespace: 'notebook' }).source),
       () => ({ status: 'complete' }),
     );
   }
 
+  names(namespace: Namespace): ReturnType<CompilerCalls['names']> {
+    const cells = this.#scopes[namespace].cells();
+    const { path } = this.#show({ source: '', namespace, offset: 0 }, true);
+    return declaredNames(this.#files.program(), this.#files.file(path), cells);
+  }
+
   reset(namespace: Namespace): void {
     this.#scopes[namespace].clear();
+    this.#declareNotebookNames();
     this.#rankGlobalsKnown &&= namespace !== 'ranks';
   }
 
-  #failedCheck(cellSource: CellSource, outline: Outline, diagnostics: readonly ts.Diagnostic[]): FailedCheck {
+  #failedCheck(
+    cellSource: CellSource,
+    code: string,
+    outline: Outline,
+    diagnostics: readonly ts.Diagnostic[],
+  ): FailedCheck {
     const { source, namespace, cell } = cellSource;
     const adviceFor = (unknown: string): string | undefined =>
       this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
     const wasDeclared = (known: string): boolean => this.#scopes[namespace].has(known);
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor, wasDeclared });
-    const text = rightImports(source, diagnostics);
+    const text = rightImports(code, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...cellSource, source: text });
     // The check of the imports alone may find an error that a syntax error elsewhere in the cell has hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
@@ -285,13 +314,16 @@ export class NotebookCompiler implements CompilerCalls {
     if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
     if (namespace === 'notebook' && this.#scopes.ranks.isLibrary(name))
       return `Ranks have ${name}: begin the cell with %%ranks, or, in a function that ranks run, take ${name} from the scope, as in loss: (output, batch, { ${name} }) => ….`;
+    if (namespace === 'ranks' && this.#scopes.notebook.isLibrary(name))
+      return `Only the notebook has ${name}: use it in a cell without %%ranks, and send values with await job.put({ value }).`;
     return namespace === 'notebook'
       ? `Ranks have ${name}: begin the cell with %%ranks to use ${name} there, or read its value: await job.get('${name}'); a function that ranks run takes ${name} from the scope: ({ ${name} }) => ….`
       : `The notebook has ${name}, but ranks do not: send its value with await job.put({ ${name} }).`;
   }
 
-  #show({ source, namespace }: Position, all: boolean): ShownSource {
+  #show({ source: written, namespace }: Position, all: boolean): ShownSource {
     this.#learnRankGlobals(namespace);
+    const { source } = this.#readMagics({ source: written, namespace });
     const outline = outlineOf(parse(source));
     const prelude = `${this.#scopes[namespace].prelude(outline, all)}\n`;
     this.#declareVariables(namespace, outline, all);
@@ -305,6 +337,12 @@ export class NotebookCompiler implements CompilerCalls {
     this.#learnRankGlobals('ranks');
     const path = join(this.#places.cellDir, '__packages.mts');
     this.#files.keep(path, NOTEBOOK_PACKAGES.map((name) => `import '${name}';`).join('\n'), true);
+  }
+
+  /** Declares what only the notebook's cells have. */
+  #declareNotebookNames(): void {
+    this.#files.keep(join(this.#places.cellDir, '__notebook.mts'), NOTEBOOK_DECLARATION, false);
+    this.#scopes.notebook.declareExports('./__notebook.mjs', NOTEBOOK_NAMES);
   }
 
   #learnRankGlobals(namespace: Namespace): void {
@@ -329,6 +367,22 @@ export class NotebookCompiler implements CompilerCalls {
 function nameOf(cell: number): string {
   return `In[${cell}]`;
 }
+
+/** The names that a cell declares, without those within code that `%timeit` repeats. */
+function outlineWithout(file: ts.SourceFile, calls: readonly MagicCall[]): Outline {
+  return outlineOf(
+    file,
+    (statement) =>
+      !ts.isImportDeclaration(statement) && timeitAround(statement.getStart(file), calls) !== undefined,
+  );
+}
+
+/** Whether every cell has the name. */
+function isGlobal(name: string): boolean {
+  return name in globalThis || CELL_GLOBALS.test(name);
+}
+
+const CELL_GLOBALS = /^(display|updateDisplay|clearOutput|require)$/;
 
 function sentName(module: number): string {
   return `__sent${module}`;
@@ -357,13 +411,18 @@ function isImplicitAny(code: number): boolean {
   return code >= 7000 && code < 8000 && code !== 7041;
 }
 
+interface EmittedCell {
+  readonly source: string;
+  readonly name: string;
+  readonly shared: ReadonlySet<string>;
+  readonly calls: readonly MagicCall[];
+}
+
 /** Returns the JavaScript of a checked file, with a source map that refers only to the cell's source. */
 function emit(
   program: ts.Program,
   file: ts.SourceFile,
-  source: string,
-  name: string,
-  shared: ReadonlySet<string>,
+  { source, name, shared, calls }: EmittedCell,
 ): string {
   let js = '';
   let map = '{}';
@@ -371,7 +430,7 @@ function emit(
     if (path.endsWith('.map')) map = text;
     else js = text;
   };
-  const after = [replTransformer(source.length)];
+  const after = [replTransformer(source.length, calls)];
   if (shared.size > 0) after.unshift(sharedNamesTransformer(program.getTypeChecker(), file, shared));
   program.emit(file, write, undefined, false, { after });
   const payload = JSON.stringify({ ...JSON.parse(map), sources: [name], sourcesContent: [source] });

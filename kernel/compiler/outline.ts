@@ -14,12 +14,13 @@ export interface Outline {
   readonly loadsPackages: boolean;
 }
 
-/** Reads a cell's names from its syntax tree, without types. */
-export function outlineOf(file: ts.SourceFile): Outline {
+/** Reads a cell's names from its syntax tree, without types; what a statement declares that `isLocal` is not the cell's own. */
+export function outlineOf(file: ts.SourceFile, isLocal = (_: ts.Statement): boolean => false): Outline {
   const declared = new Map<string, NameKind>();
   const exported = new Set<string>();
   const mentioned = new Set<string>();
   for (const statement of file.statements) {
+    if (isLocal(statement)) continue;
     const modifiers = ts.canHaveModifiers(statement) ? ts.getModifiers(statement) : undefined;
     const isExported = modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) === true;
     for (const { name, kind } of declaredNames(statement)) {

@@ -79,6 +79,14 @@ export interface Inspection {
   readonly text: string;
 }
 
+/** A name that a cell has declared. */
+export interface DeclaredName {
+  readonly name: string;
+  readonly type: string;
+  /** The number of the cell that declared it last. */
+  readonly cell: number;
+}
+
 export type Completeness =
   | { readonly status: 'complete' | 'invalid' }
   | { readonly status: 'incomplete'; readonly indent: string };
@@ -92,6 +100,8 @@ export interface CompilerCalls {
   complete(at: Position): Completions;
   inspect(at: Position): Inspection | undefined;
   isComplete(source: string): Completeness;
+  /** Returns the names that cells have declared, in alphabetical order. */
+  names(namespace: Namespace): readonly DeclaredName[];
   /** Forgets all declarations of a namespace, because its process has ended. */
   reset(namespace: Namespace): void;
 }

@@ -76,6 +76,14 @@ export class Scope {
     return this.#homes.has(name);
   }
 
+  /** Returns the names that cells have declared, with the numbers of these cells. */
+  cells(): ReadonlyMap<string, number> {
+    const cells = [...this.#homes].flatMap(([name, { cell }]) =>
+      cell === undefined ? [] : [[name, cell] as const],
+    );
+    return new Map(cells);
+  }
+
   /** Whether a name belongs to a library: every rank has the name, and no cell declared it. */
   isLibrary(name: string): boolean {
     const home = this.#homes.get(name);

@@ -16,6 +16,7 @@ import {
 } from '../../src/cell';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
+import { createMagics } from './magics';
 import { OutputChannel } from './output-channel';
 import { type CommMessage, type ExecutorSettings, LIFELINE_FD, type ToExecutor } from './protocol';
 
@@ -90,7 +91,8 @@ async function main(settings: ExecutorSettings): Promise<void> {
   const comms = new Comms((message) => channel.comm(message));
   const timers = trackTimers(channel);
   const prompt: CellRunner['prompt'] = (message, options) => runner.prompt(message, options);
-  const evaluator = createEvaluator({ ...settings, globals: { comms, prompt } });
+  const __magic = createMagics(settings.baseDir);
+  const evaluator = createEvaluator({ ...settings, globals: { comms, prompt, __magic } });
   const runner = new CellRunner(evaluator, channel, timers);
   captureConsole(channel.write);
   registerDisplay(channel.sink);

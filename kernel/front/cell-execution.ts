@@ -1,14 +1,29 @@
 import { type CellError, type MimeBundle, shortenedBundle } from '../../src/cell';
-import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from '../compiler/protocol';
-import type { Outcome } from '../executor/protocol';
+import { magicHelp } from '../compiler/magic-table';
+import type {
+  Absence,
+  AbsenceCause,
+  CompiledCell,
+  FailedCheck,
+  Inspection,
+  Namespace,
+} from '../compiler/protocol';
+import type { Outcome, RunCell } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
 import { type Ending, type Executions, INTERRUPTED } from './executions';
-import { readMagics } from './magics';
+import type { History } from './history';
+import { type CellRequest, readMagics } from './magics';
+import { printedBy } from './own-magics';
 import { describeFailure, errorReply } from './replies';
 import type { JsonObject, Message } from './wire';
 
-/** The outcome of a cell: the cell's result, a help page, or an error. */
-export type CellOutcome = Outcome & { readonly page?: JsonObject | undefined };
+/** The outcome of a cell: the cell's result, a help page, text that a magic prints, or an error. */
+export type CellOutcome = Outcome & {
+  readonly page?: JsonObject | undefined;
+  readonly printed?: string | undefined;
+  /** Whether the cell ends the kernel. */
+  readonly exits?: true;
+};
 
 /** Compiles and runs the code of requests. */
 export class CellExecution {
@@ -17,10 +32,12 @@ export class CellExecution {
   /** The requests whose cells are in the compiler or in the executor, the oldest first. */
   readonly #current = new Set<Message>();
   readonly #interrupted = new WeakSet<Message>();
+  readonly #history: History;
 
-  constructor(compiler: CompilerClient, executions: Executions) {
+  constructor(compiler: CompilerClient, executions: Executions, history: History) {
     this.#compiler = compiler;
     this.#executions = executions;
+    this.#history = history;
   }
 
   /** Runs one cell; `cell` is the cell's number. */
@@ -44,11 +61,16 @@ export class CellExecution {
     switch (magics.kind) {
       case 'help':
         return this.#help(magics);
-      case 'unknown':
-        return failed(
-          'UnknownMagic',
-          `${magics.magic} is not known; write %%ranks [--check | --python] [selection] or ?name (help)`,
-        );
+      case 'magic help':
+        return page(magicHelp(magics.magic));
+      case 'fault':
+        return failed('WrongMagic', magics.message);
+      case 'front':
+        return { ok: true, result: undefined, printed: await this.#printedBy(magics) };
+      case 'text':
+        return this.#executions.run(request, { ...textCall(magics), cell });
+      case 'exit':
+        return this.#exit(request, magics, cell);
       case 'python':
         if (magics.source.trim() === '') return { ok: true, result: undefined };
         return this.#executions.run(request, {
@@ -166,10 +188,33 @@ export class CellExecution {
     const help =
       (inRanks ? undefined : await this.#compiler.call('inspect', { ...at, namespace: 'notebook' })) ??
       (await this.#compiler.call('inspect', { ...at, namespace: 'ranks' }));
-    if (help === undefined) return failed('NotFound', `nothing is known about ${name}`);
-    const data: MimeBundle = { 'text/plain': help.text, 'text/markdown': help.markdown };
-    return { ok: true, result: undefined, page: { source: 'page', data, start: 0 } };
+    return help === undefined ? failed('NotFound', `nothing is known about ${name}`) : page(help);
   }
+
+  #printedBy({ name, options }: CellOf<'front'>): Promise<string> {
+    return printedBy(name, options, { compiler: this.#compiler, history: this.#history });
+  }
+
+  /** Ends the kernel as ipykernel does; if a cell has declared the name, shows its value. */
+  async #exit(request: Message, { name, source }: CellOf<'exit'>, cell: number): Promise<CellOutcome> {
+    const names = await this.#compiler.call('names', 'notebook');
+    if (names.some((known) => known.name === name))
+      return this.#compileAndRun(request, source, cell, undefined);
+    return { ok: true, result: undefined, page: { source: 'ask_exit', keepkernel: false }, exits: true };
+  }
+}
+
+type CellOf<K extends CellRequest['kind']> = Extract<CellRequest, { readonly kind: K }>;
+
+/** The call of a magic that takes the text of its cell. */
+function textCall({ name, options, body }: CellOf<'text'>): Pick<RunCell, 'type' | 'js' | 'allowStdin'> {
+  const values = [name, options, body].map((text) => JSON.stringify(text)).join(', ');
+  return { type: 'run', js: `await __magic(${values})`, allowStdin: false };
+}
+
+function page({ text, markdown }: Inspection): CellOutcome {
+  const data: MimeBundle = { 'text/plain': text, 'text/markdown': markdown };
+  return { ok: true, result: undefined, page: { source: 'page', data, start: 0 } };
 }
 
 /** Returns the outcome for an error that the cell did not throw. */

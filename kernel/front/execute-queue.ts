@@ -15,6 +15,8 @@ export interface QueueParts {
   readonly history: History;
   /** Gives cells their numbers. */
   readonly numbers: CellNumbers;
+  /** Is called after the reply to a cell that ends the kernel. */
+  readonly ended: () => void;
 }
 
 /**
@@ -89,6 +91,8 @@ export class ExecuteQueue {
     publisher.endStreams(header);
     const reply = await this.#conclude(request, outcome, number, silent);
     this.#reply(request, { ...reply, execution_count: number });
+    const saved = history.save();
+    if (outcome.exits === true) void saved.then(this.#parts.ended);
   }
 
   async #conclude(
@@ -108,6 +112,7 @@ export class ExecuteQueue {
         };
         publisher.publish('execute_result', result, header);
       }
+      if (outcome.printed !== undefined && !silent) publisher.stream('stdout', outcome.printed, header);
       const payload = outcome.page === undefined ? [] : [outcome.page];
       const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
       const values = await cells.evaluateAll(request, expressions, number);

@@ -7,93 +7,21 @@ import {
   watchStrayErrors,
 } from '../../src/cell';
 import { type Seconds, type Warn, warnOnce } from '../../src/core';
-import type { Namespace } from '../compiler/protocol';
 import type { CommMessage, ExecutorSettings } from '../executor/protocol';
 import { CellExecution } from './cell-execution';
+import { complete, inspect, isComplete } from './code-requests';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
 import { CellNumbers } from './execute-queue';
 import { Executions, type Running } from './executions';
 import { History } from './history';
-import { readMagics } from './magics';
+import { HistoryFile, historyPath } from './history-file';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import { bindSockets, type RequestChannel, type Sockets } from './sockets';
 import { Subshells } from './subshells';
 import { Usage } from './usage';
 import { type JsonObject, type Message, readText, Wire } from './wire';
-
-/** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
-async function complete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const { code, offset, source, namespace } = cursor(content);
-  if (namespace === undefined) return nothingAt(codePoints(code.slice(0, offset)));
-  const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
-  const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
-  const types = matches.map((text, i) => ({
-    text,
-    type: kinds[i] ?? '',
-    start: cursorStart,
-    end: cursorEnd,
-  }));
-  return {
-    status: 'ok',
-    matches,
-    cursor_start: cursorStart,
-    cursor_end: cursorEnd,
-    metadata: { _jupyter_types_experimental: types },
-  };
-}
-
-/** Answers inspect_request. */
-async function inspect(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const { offset, source, namespace } = cursor(content);
-  if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
-  const help = await compiler.call('inspect', { source, namespace, offset });
-  const data = help === undefined ? {} : { 'text/plain': help.text, 'text/markdown': help.markdown };
-  return { status: 'ok', found: help !== undefined, data, metadata: {} };
-}
-
-/** Answers is_complete_request. */
-async function isComplete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
-  const code = readText(content, 'code');
-  const magics = readMagics(code);
-  if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
-  return { ...(await compiler.call('isComplete', magics.source)) };
-}
-
-interface Cursor {
-  readonly code: string;
-  readonly source: string;
-  readonly offset: number;
-  /** The namespace whose names the cell sees; undefined if the cell is Python, which the compiler does not read. */
-  readonly namespace: Namespace | undefined;
-}
-
-/** By the kind of a cell: the namespace whose names the cell sees. */
-const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespace | undefined>> = {
-  notebook: 'notebook',
-  help: 'notebook',
-  unknown: 'notebook',
-  ranks: 'ranks',
-  python: undefined,
-};
-
-function nothingAt(position: number): JsonObject {
-  return { status: 'ok', matches: [], cursor_start: position, cursor_end: position, metadata: {} };
-}
-
-function cursor(content: JsonObject): Cursor {
-  const code = readText(content, 'code');
-  const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
-  const offset = [...code].slice(0, position).join('').length;
-  const magics = readMagics(code);
-  const namespace = NAMESPACES[magics.kind];
-  return { code, source: magics.kind === 'ranks' ? magics.source : code, offset, namespace };
-}
-
-function codePoints(text: string): number {
-  return [...text].length;
-}
 
 /** Time between two checks whether the kernel's parent process still exists. */
 const PARENT_CHECK_MS = 500;
@@ -110,7 +38,7 @@ export async function runKernel(
   const session = new KernelSession({ sockets, settings, compiler, warn, ended: () => void end() });
   const end = async (): Promise<void> => {
     session.end();
-    await sockets.close();
+    await Promise.all([sockets.close(), session.saved()]);
     process.exit(0);
   };
   process.on('SIGTERM', () => void end());
@@ -155,7 +83,7 @@ export interface SessionParts {
 export class KernelSession {
   readonly #parts: SessionParts;
   readonly #publisher: Publisher;
-  readonly #history = new History();
+  readonly #history = new History(new HistoryFile(historyPath(process.env)));
   readonly #comms = new CommRegistry();
   readonly #executions: Executions;
   readonly #shells: Subshells;
@@ -177,7 +105,7 @@ export class KernelSession {
       lost: () => this.#forgetCells(),
     });
     compiler.isNeeded = () => this.#executions.running !== undefined;
-    const cells = new CellExecution(compiler, this.#executions);
+    const cells = new CellExecution(compiler, this.#executions, this.#history);
     const numbers = new CellNumbers();
     const shells = new Subshells({
       cells,
@@ -185,6 +113,7 @@ export class KernelSession {
       publisher: this.#publisher,
       history: this.#history,
       numbers,
+      ended: parts.ended,
     });
     this.#shells = shells;
     const usage = new Usage();
@@ -194,7 +123,10 @@ export class KernelSession {
       ['complete_request', ({ content }) => complete(compiler, content)],
       ['inspect_request', ({ content }) => inspect(compiler, content)],
       ['is_complete_request', ({ content }) => isComplete(compiler, content)],
-      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
+      [
+        'history_request',
+        async ({ content }) => ({ status: 'ok', history: await this.#history.find(content) }),
+      ],
       ['comm_info_request', ({ content }) => this.#comms.info(content)],
       [
         'execute_request',
@@ -228,6 +160,11 @@ export class KernelSession {
     sockets.listen('stdin', ({ content }) =>
       this.#executions.executor.send({ type: 'input', value: readText(content, 'value') }),
     );
+  }
+
+  /** Resolves when the history is on the disk. */
+  saved(): Promise<void> {
+    return this.#history.save();
   }
 
   /** Ends the processes of this kernel. */

@@ -139,7 +139,7 @@ async function runGroup(files, way, { env, long }) {
     // Tests expect errors in English only, whatever the locale of the developer is.
     const status = await passThrough(process.execPath, args, {
       cwd: root,
-      env: { ...env, SHARDLAB_LANG: 'en' },
+      env: { ...env, SHARDLAB_LANG: 'en', SHARDLAB_HISTORY: '0' },
     });
     if (!existsSync(totals) || readFileSync(totals, 'utf8') === '') {
       throw new StepError(

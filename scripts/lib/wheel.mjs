@@ -37,7 +37,7 @@ export async function makeWheel() {
         `${info}/WHEEL`,
         `Wheel-Version: 1.0\nGenerator: shardlab\nRoot-Is-Purelib: false\nTag: ${PLATFORM.tag}\n`,
       ),
-      text(`${info}/entry_points.txt`, '[console_scripts]\nshardlab = shardlab:main\n'),
+      text(`${info}/entry_points.txt`, readFileSync(join(PYTHON, 'wheel', 'entry_points.txt'), 'utf8')),
       { path: `${info}/licenses/LICENSE`, data: readFileSync(join(root, 'LICENSE')) },
     ].sort((a, b) => (a.path < b.path ? -1 : 1));
     const archive = zipOf([...files, text(`${info}/RECORD`, record(files, `${info}/RECORD`))]);
@@ -95,7 +95,7 @@ function neededPackages() {
 }
 
 function pythonFiles() {
-  return ['__init__.py', '__main__.py'].map((name) => ({
+  return ['__init__.py', '__main__.py', 'papermill_translator.py'].map((name) => ({
     path: `shardlab/${name}`,
     data: readFileSync(join(PYTHON, 'wheel', name)),
   }));

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
-import { ConfigError, ownValue, shortened, shown } from '../core';
+import { ConfigError, nearest, ownValue, shortened, shown } from '../core';
 import { wordsOfIssue } from './issue-words';
-import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
 import { unplainParts } from './plain-input';
 import { isPretrained } from './pretrained';

@@ -1,3 +1,4 @@
+export { nearest } from '../core';
 export {
   ATTENTION_KERNELS,
   type AttentionKernel,
@@ -94,7 +95,6 @@ export {
 } from './model-names';
 export { configNamed, PRESETS, presetNamed, readNamed } from './named-config';
 export { NAMED_MODELS, PUBLISHED_TRAINING } from './named-models';
-export { nearest } from './nearest';
 export { camelCase, requireKnownOptions, spelled } from './option-names';
 export { fromOtherName } from './other-names';
 export {

@@ -1,9 +1,16 @@
 import { resolve } from 'node:path';
-import { ConfigError, MOST_CONFIG_BYTES, readRegularFile, ShardlabError, shortened, shown } from '../core';
+import {
+  ConfigError,
+  MOST_CONFIG_BYTES,
+  nearest,
+  readRegularFile,
+  ShardlabError,
+  shortened,
+  shown,
+} from '../core';
 import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
 import { MODEL_NAMES } from './model-names';
-import { nearest } from './nearest';
 import { checkTrainConfig, type TrainConfigInput } from './train-config';
 
 /**

@@ -1,5 +1,4 @@
-import { ConfigError, classOf, isRecord, shortened } from '../core';
-import { nearest } from './nearest';
+import { ConfigError, classOf, isRecord, nearest, shortened } from '../core';
 
 /**
  * Checks that options are given by name, and that all names are known. `what` is how the call is written, such as 'FSDP(model, …)'.

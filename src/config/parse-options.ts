@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { isRecord } from '../core';
+import { isRecord, nearest } from '../core';
 import { callback, type OptionKind, path as pathKind, wrongOption } from './call-options';
-import { nearest } from './nearest';
 import { requireKnownOptions } from './option-names';
 
 /*

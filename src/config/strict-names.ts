@@ -1,5 +1,4 @@
-import { ConfigError } from '../core';
-import { nearest } from './nearest';
+import { ConfigError, nearest } from '../core';
 
 /** Keys that programs read from any object, to print it or to find its type. */
 const ASKED_OF_ALL = ['then', 'toJSON', 'constructor', 'asymmetricMatch', 'nodeType', 'inspect'];

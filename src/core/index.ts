@@ -58,6 +58,7 @@ export { findInstallation, installAdvice, ownName } from './installation';
 export { endOfString, parseJson } from './json-text';
 export { firstNames, listed } from './listed';
 export { createSender, receiveAll, type Sender } from './message-loops';
+export { nearest } from './nearest';
 export { now } from './now';
 export { ownValue } from './own-value';
 export { type ProcessStat, readProcessStat } from './process-stat';

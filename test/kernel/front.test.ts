@@ -1,52 +1,14 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { parseConnection } from '../../kernel/front/connection';
 import { History } from '../../kernel/front/history';
-import { readMagics } from '../../kernel/front/magics';
+import { kernelInfo } from '../../kernel/front/replies';
 import { SeenSignatures, Wire } from '../../kernel/front/wire';
+import { kernelSpec } from '../../src/cell/kernelspec';
+import { findInstallation } from '../../src/core/installation';
 
 const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
-
-describe('magics', () => {
-  it('read the ranks of %%ranks, and do not move the code', () => {
-    for (const [line, selection] of [
-      ['%%ranks', 'all'],
-      ['%%ranks 0', '0'],
-      ['%%ranks [0,2-3]', '0,2-3'],
-      ['%%ranks 1 // one', '1'],
-    ]) {
-      const asked = readMagics(`${line}\nrank`);
-      assert.ok(asked.kind === 'ranks');
-      assert.equal(asked.selection, selection);
-      assert.equal(asked.source, `${' '.repeat(String(line).length)}\nrank`);
-    }
-  });
-
-  it('read Python for ranks, and do not move its lines', () => {
-    const source = '\nx = 1 // 2\nx';
-    assert.deepEqual(readMagics('%%ranks --python\nx = 1 // 2\nx'), {
-      kind: 'python',
-      selection: 'all',
-      source,
-    });
-    assert.deepEqual(readMagics('%%ranks 0,1 --python # two\nx = 1 // 2\nx'), {
-      kind: 'python',
-      selection: '0,1',
-      source,
-    });
-    assert.equal(readMagics('%%ranks --pythonic\nx').kind, 'ranks');
-  });
-
-  it('read help before or after a name, and do not change other code', () => {
-    assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt', inRanks: false });
-    assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b', inRanks: false });
-    assert.deepEqual(readMagics('%%ranks 0\nnn.Linear?'), { kind: 'help', name: 'nn.Linear', inRanks: true });
-    assert.equal(readMagics('a ? b : c').kind, 'notebook');
-    assert.equal(readMagics('%%bash\nls').kind, 'unknown');
-    assert.deepEqual(readMagics('%ranks 0\nrank'), { kind: 'unknown', magic: '%ranks' });
-  });
-});
 
 function signed(key: string, parts: readonly string[]): Buffer[] {
   const hmac = createHmac('sha256', key);
@@ -124,14 +86,26 @@ describe('a connection file', () => {
   });
 });
 
+test('kernelspec, kernel_info_reply and notebooks name the language in the same way', () => {
+  const { language } = kernelSpec({ node: 'node', main: 'main.js' });
+  assert.equal(language, 'typescript');
+  const {
+    name,
+    pygments_lexer: lexer,
+    mimetype,
+    file_extension: extension,
+  } = Object(kernelInfo(findInstallation()).language_info);
+  assert.deepEqual([name, lexer, mimetype, extension], [language, language, 'text/typescript', '.ts']);
+});
+
 describe('the history', () => {
-  it('finds entries by tail, range and pattern', () => {
+  it('finds entries by tail, range and pattern', async () => {
     const history = new History();
     for (const [i, source] of ['a = 1', 'b = 2', 'a = 1'].entries()) history.add(i + 1, source);
-    assert.deepEqual(history.find({ hist_access_type: 'tail', n: 1 }), [[0, 3, 'a = 1']]);
-    assert.deepEqual(history.find({ hist_access_type: 'range', start: 2, stop: 3 }), [[0, 2, 'b = 2']]);
-    assert.equal(history.find({ hist_access_type: 'search', pattern: 'a*', unique: true }).length, 1);
-    assert.deepEqual(history.find({ hist_access_type: 'tail', n: 1, output: true }), [
+    assert.deepEqual(await history.find({ hist_access_type: 'tail', n: 1 }), [[0, 3, 'a = 1']]);
+    assert.deepEqual(await history.find({ hist_access_type: 'range', start: 2, stop: 3 }), [[0, 2, 'b = 2']]);
+    assert.equal((await history.find({ hist_access_type: 'search', pattern: 'a*', unique: true })).length, 1);
+    assert.deepEqual(await history.find({ hist_access_type: 'tail', n: 1, output: true }), [
       [0, 3, ['a = 1', null]],
     ]);
   });

@@ -28,6 +28,8 @@ export interface StartOptions {
   readonly cwd?: string;
   /** A program that starts the kernel and lives as its parent. */
   readonly launcher?: string;
+  /** Variables of the kernel's environment, beside those of the test. */
+  readonly env?: NodeJS.ProcessEnv;
 }
 
 type Channel = 'shell' | 'control' | 'stdin';
@@ -89,6 +91,7 @@ export class JupyterClient {
       options.launcher === undefined ? [KERNEL_MAIN, file] : [options.launcher, KERNEL_MAIN, file];
     this.process = spawn(process.execPath, program, {
       cwd: options.cwd ?? folder,
+      env: { ...process.env, ...options.env },
       stdio: ['ignore', 'inherit', 'inherit'],
     });
     const address = (channel: string): string => {
