@@ -81,13 +81,13 @@ function processesOf(root: number): Used[] {
     const parent = readProcessStat(Number(name))?.parent ?? -1;
     children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
   }
-  const found: Used[] = [];
+  const processes: Used[] = [];
   const waiting = [root];
   for (let pid = waiting.pop(); pid !== undefined; pid = waiting.pop()) {
-    found.push(usedBy(pid));
+    processes.push(usedBy(pid));
     waiting.push(...(children.get(pid) ?? []));
   }
-  return found;
+  return processes;
 }
 
 /** The program of a rank: of this library, or of PyTorch. */

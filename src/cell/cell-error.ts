@@ -1,5 +1,5 @@
 import { isNativeError } from 'node:util/types';
-import { inChinese, ShardlabError, showsChinese } from '../core';
+import { inChinese, languages, ShardlabError } from '../core';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 
@@ -39,7 +39,8 @@ export function shownTraceback(
   env: NodeJS.ProcessEnv,
 ): readonly string[] {
   const { ename, evalue, traceback } = error;
-  const sentence = OWN_ERRORS.test(ename) && showsChinese(env) ? inChinese(evalue, ename) : undefined;
+  const sentence =
+    OWN_ERRORS.test(ename) && languages.showsChinese(env) ? inChinese(evalue, ename) : undefined;
   return sentence === undefined ? traceback : [sentence, ...traceback];
 }
 

@@ -5,13 +5,8 @@
  */
 
 export { inChinese } from './chinese/in-chinese';
-export {
-  inLanguage,
-  type Language,
-  notebookLanguage,
-  showsChinese,
-  type Text,
-} from './chinese/language';
+export type { Language, Text } from './chinese/language';
+export * as languages from './chinese/language';
 export { type Clock, HOST_CLOCK, SimulatedClock } from './clock';
 export { alias } from './clone';
 export { withGradients } from './custom-gradient';

@@ -1,4 +1,4 @@
-import { DISPLAY, type DisplayBundle, globalSlot, inLanguage, type Language, type Text } from '../core';
+import { DISPLAY, type DisplayBundle, globalSlot, type Language, languages, type Text } from '../core';
 import type { Figure, Quantity } from './figure';
 import { safe } from './grammar/ink';
 import { createTable, type Table } from './table';
@@ -95,7 +95,7 @@ export class Guesses {
     if (Number.isNaN(stored.value) && !stored.isAsked) {
       if (stored.isNoted) return undefined;
       stored.isNoted = true;
-      return inLanguage(SENTENCES.ask, stored.language, [stored.id]);
+      return languages.inLanguage(SENTENCES.ask, stored.language, [stored.id]);
     }
     stored.isTold = true;
     return answerOf(stored, quantity);
@@ -140,7 +140,7 @@ const SENTENCES = {
 function asGuess({ id, value, of, language, quantity, isTold }: Stored): Guess {
   const isAnswered = isTold && quantity !== undefined && !Number.isNaN(value);
   const answer = isAnswered ? answerOf({ value, language }, quantity) : undefined;
-  const waiting = inLanguage(Number.isNaN(value) ? SENTENCES.none : SENTENCES.waits, language, [
+  const waiting = languages.inLanguage(Number.isNaN(value) ? SENTENCES.none : SENTENCES.waits, language, [
     spoken(value),
   ]);
   return {
@@ -159,9 +159,9 @@ function answerOf(
   const said = (number: number): string =>
     `${spoken(number)}${['%', '×', ''].includes(unit) ? '' : ' '}${unit}`;
   const truth = [says(said(value)), said(value)];
-  if (Number.isNaN(guessed)) return inLanguage(SENTENCES.answer, language, truth);
+  if (Number.isNaN(guessed)) return languages.inLanguage(SENTENCES.answer, language, truth);
   const distance = distanceOf(guessed, quantity, language);
-  return inLanguage(SENTENCES.guessed, language, [...truth, said(guessed), distance]);
+  return languages.inLanguage(SENTENCES.guessed, language, [...truth, said(guessed), distance]);
 }
 
 /** A guess that is this near to the answer is a good one. */
@@ -169,7 +169,7 @@ const NEAR = 0.1;
 
 /** Returns how far a guess is from the answer: percentages in percentage points, all else as a ratio. */
 function distanceOf(guessed: number, { value, unit }: Quantity, language: Language): string {
-  const say = (text: Text, said: string): string => inLanguage(text, language, [said]);
+  const say = (text: Text, said: string): string => languages.inLanguage(text, language, [said]);
   if (spoken(guessed) === spoken(value)) return say(SENTENCES.right, '');
   const isHigh = guessed > value;
   const by = isHigh ? SENTENCES.high : SENTENCES.low;

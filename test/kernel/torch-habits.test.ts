@@ -93,7 +93,6 @@ describe('the compiler, for users of PyTorch,', () => {
       ['# a comment\nx = 1', /^Line 1 /],
       ['const y = [i for i in range(3)]', /^Line 1 /],
       ['try:\n    x()\nexcept Exception as e:\n    pass', /^Line 1 /],
-      ['const a = 1;\n%matplotlib inline', /^Line 2 /],
       ['import torch\n\nx = torch.zeros(3)\nprint(x)', /^Line 1 .* without an import\./],
       ['z = 1 if ready else 2', /^Line 1 .*: write condition \? a : b\./],
       ['q = not ready', /^Line 1 .*: write !x\./],

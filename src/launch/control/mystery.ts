@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import type { StrategyName } from '../../config';
-import { ConfigError, inLanguage, isWhole, type Language, shown, type Text } from '../../core';
+import { ConfigError, isWhole, type Language, languages, shown, type Text } from '../../core';
 import { describeFault, type Fault } from './faults';
 import { type PointText, parsePointText } from './point-text';
 
@@ -73,9 +73,9 @@ export class Mystery {
   }
 
   /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if `at` names no point. */
-  solve(given: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
+  solve(answers: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
     // JavaScript allows any argument.
-    const { rank, at, do: kind } = (given ?? {}) as Partial<typeof given>;
+    const { rank, at, do: kind } = (answers ?? {}) as Partial<typeof answers>;
     if (typeof at !== 'string' || rank === undefined)
       throw new ConfigError(
         "mystery.solve takes what you found, as { rank: 2, at: 'reduceScatter layer 3', do: 'skip' }",
@@ -88,7 +88,7 @@ export class Mystery {
       { word: SENTENCES.kind, isRight: kind === fault.do },
     ];
     const say = (text: Text, values: readonly string[] = []): string =>
-      inLanguage(text, this.#language, values);
+      languages.inLanguage(text, this.#language, values);
     const right = parts.filter((part) => part.isRight).map(({ word }) => say(word));
     const wrong = parts.filter((part) => !part.isRight).map(({ word }) => say(word));
     const isRight = wrong.length === 0;

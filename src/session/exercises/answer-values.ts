@@ -80,9 +80,9 @@ function scaleOf(written: string, unit: string): number {
   if (TIMES.includes(word) && unit === '×') return 1;
   if (unit === '%' && PERCENT.includes(word)) return 1;
   const singular = word.length > 3 ? word.replace(/s$/, '') : word;
-  const asked = unit === 'bytes' ? 'b' : unit.toLowerCase();
+  const ownUnit = unit === 'bytes' ? 'b' : unit.toLowerCase();
   for (const sizes of [BYTES, SECONDS]) {
-    const own = ownValue(sizes, asked);
+    const own = ownValue(sizes, ownUnit);
     const size = ownValue(sizes, singular);
     if (own !== undefined) return (size ?? Number.NaN) / own;
     // A number of GPUs is no number of megabytes.

@@ -1,4 +1,4 @@
-import { DISPLAY, globalSlot, notebookLanguage, shown } from '../../core';
+import { DISPLAY, globalSlot, languages, shown } from '../../core';
 import type { Guess, Table } from '../../figures';
 import { Mystery } from '../../launch';
 import { AnswerRecord } from './answer-record';
@@ -21,7 +21,7 @@ function classroom(): Classroom {
 
 function openClassroom(): Classroom {
   const record = new AnswerRecord({ folder: process.cwd(), env: process.env, now: () => new Date() });
-  return { record, tutor: new Tutor(record, notebookLanguage(process.env)) };
+  return { record, tutor: new Tutor(record, languages.notebookLanguage(process.env)) };
 }
 
 /** Cells are JavaScript: a name may be any value. */
@@ -35,16 +35,16 @@ export const exercises = {
   hint: (id: string): Verdict => classroom().tutor.hint(nameOf(id)),
   solution(id: string): Verdict {
     const name = nameOf(id);
-    const answer = giveUpGuess(name, notebookLanguage(process.env));
+    const answer = giveUpGuess(name, languages.notebookLanguage(process.env));
     if (answer === undefined) return classroom().tutor.solution(name);
     return { id: name, outcome: 'told', text: answer, [DISPLAY]: () => ({ 'text/plain': answer }) };
   },
   guess: (id: string, value: unknown, of: unknown): Guess =>
     guessFirst(nameOf(id), value, of, {
       record: classroom().record,
-      language: notebookLanguage(process.env),
+      language: languages.notebookLanguage(process.env),
     }),
   mystery: (number: number): Mystery =>
-    new Mystery(number, () => classroom().tutor.revealed(number), notebookLanguage(process.env)),
-  score: (): Table => scoreTable(classroom().record, notebookLanguage(process.env)),
+    new Mystery(number, () => classroom().tutor.revealed(number), languages.notebookLanguage(process.env)),
+  score: (): Table => scoreTable(classroom().record, languages.notebookLanguage(process.env)),
 } as const;

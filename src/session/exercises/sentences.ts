@@ -1,4 +1,4 @@
-import { inLanguage, type Language, type Text } from '../../core';
+import { type Language, languages, type Text } from '../../core';
 
 /** The sentences about exercises and guesses, with holes for values. */
 const SENTENCES = {
@@ -74,7 +74,7 @@ export function say(
   language: Language,
   ...values: readonly (string | number)[]
 ): string {
-  return inLanguage(SENTENCES[name], language, values);
+  return languages.inLanguage(SENTENCES[name], language, values);
 }
 
 /** Code in a text, between backticks. */

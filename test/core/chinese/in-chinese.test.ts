@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inChinese, showsChinese } from '../../../src/core';
+import { inChinese, languages } from '../../../src/core';
 import { filled, messagePattern, valuesOf } from '../../../src/core/chinese/message-pattern';
 
 function valuesIn(english: string, line: string, whole = false): string[] | undefined {
@@ -8,13 +8,13 @@ function valuesIn(english: string, line: string, whole = false): string[] | unde
 }
 
 test('SHARDLAB_LANG decides whether errors are shown in Chinese, and otherwise the locale does', () => {
-  assert.equal(showsChinese({}), false);
-  assert.equal(showsChinese({ LANG: 'en_US.UTF-8' }), false);
-  assert.equal(showsChinese({ LANG: 'zh_CN.UTF-8' }), true);
-  assert.equal(showsChinese({ LANG: 'zh_CN.UTF-8', LC_ALL: 'C.UTF-8' }), false);
-  assert.equal(showsChinese({ LANG: 'zh_CN.UTF-8', SHARDLAB_LANG: 'en' }), false);
-  assert.equal(showsChinese({ LANG: 'C', SHARDLAB_LANG: 'zh' }), true);
-  assert.equal(showsChinese({ LC_ALL: '', LC_MESSAGES: 'zh_TW.UTF-8' }), true);
+  assert.equal(languages.showsChinese({}), false);
+  assert.equal(languages.showsChinese({ LANG: 'en_US.UTF-8' }), false);
+  assert.equal(languages.showsChinese({ LANG: 'zh_CN.UTF-8' }), true);
+  assert.equal(languages.showsChinese({ LANG: 'zh_CN.UTF-8', LC_ALL: 'C.UTF-8' }), false);
+  assert.equal(languages.showsChinese({ LANG: 'zh_CN.UTF-8', SHARDLAB_LANG: 'en' }), false);
+  assert.equal(languages.showsChinese({ LANG: 'C', SHARDLAB_LANG: 'zh' }), true);
+  assert.equal(languages.showsChinese({ LC_ALL: '', LC_MESSAGES: 'zh_TW.UTF-8' }), true);
 });
 
 test('a pattern finds the values of its holes', () => {

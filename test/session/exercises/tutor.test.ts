@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { type Language, notebookLanguage } from '../../../src/core';
+import { type Language, languages } from '../../../src/core';
 import { DISPLAY } from '../../../src/core/display';
 import { AnswerRecord } from '../../../src/session/exercises/answer-record';
 import { ANSWER_MIME, ANSWERS_FILE } from '../../../src/session/exercises/entries';
@@ -243,8 +243,11 @@ test('texts are Chinese in a Chinese notebook or locale, unless SHARDLAB_LANG sa
   assert.match(tutor.check('06.cards', 8).text, /^8 不对。8 张 GPU 时.*\n提示 1\/3：/);
   assert.match(tutor.check('06.cards', 4).text, /^正确。.*\n得分 1\/1，作答 2 次。$/);
   const notebook = { JPY_SESSION_NAME: '/home/a/00-quickstart.zh.ipynb' };
-  assert.equal(notebookLanguage(notebook), 'zh');
-  assert.equal(notebookLanguage({ ...notebook, SHARDLAB_LANG: 'en' }), 'en');
-  assert.equal(notebookLanguage({ LANG: 'zh_CN.UTF-8' }), 'zh');
-  assert.equal(notebookLanguage({ JPY_SESSION_NAME: '/home/a/00-quickstart.ipynb', LANG: 'C' }), 'en');
+  assert.equal(languages.notebookLanguage(notebook), 'zh');
+  assert.equal(languages.notebookLanguage({ ...notebook, SHARDLAB_LANG: 'en' }), 'en');
+  assert.equal(languages.notebookLanguage({ LANG: 'zh_CN.UTF-8' }), 'zh');
+  assert.equal(
+    languages.notebookLanguage({ JPY_SESSION_NAME: '/home/a/00-quickstart.ipynb', LANG: 'C' }),
+    'en',
+  );
 });
