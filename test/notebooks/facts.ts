@@ -144,7 +144,7 @@ const FACTS: readonly Fact[] = [
     notebook: '05-wan-moe',
     sentence: 'the load is as unequal as this preference',
     holds: (_, notebook) => {
-      const rows = titled(notebook, /^logits near 0, logits far from 0$/)?.rows ?? [];
+      const rows = titled(notebook, /^The highest value is [\d.]+: logits far from 0/)?.rows ?? [];
       const shares = (series: string) =>
         rows.flatMap((row) => (row.series === series ? [Number(row.y)] : []));
       return Math.max(...shares('logits near 0')) < 34 && Math.max(...shares('logits far from 0')) > 50;
