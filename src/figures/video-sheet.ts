@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { DISPLAY, type Shown, withShown } from '../core';
-import { LIGHT, safe } from './grammar/ink';
+import { LIGHT, safe, textWidth } from './grammar/ink';
 import { FONT_FAMILY } from './grammar/template';
 import { type ColorPixels, colorPng } from './static/indexed-png';
 import { imageHtml } from './static/page-svg';
@@ -26,6 +26,8 @@ export interface VideoSheet extends Shown {
 
 /** The width of a frame in the picture, the space between frames, and the height of a line of text. */
 const [FRAME, GAP, LINE] = [96, 6, 22];
+/** The size of the text. */
+const SIZE = 13;
 
 /** Makes the picture of videos. */
 export function videoSheet(title: string, videos: readonly VideoPixels[]): VideoSheet {
@@ -46,7 +48,7 @@ export function videoSheet(title: string, videos: readonly VideoPixels[]): Video
       const svg = toSvg();
       const subtitle = videos.map(({ caption }) => caption).join(', ');
       return {
-        'text/html': imageHtml({ title, subtitle }, svg, widthOf(videos)),
+        'text/html': imageHtml({ title, subtitle }, svg, widthOf(title, videos)),
         'image/png': toPng(svg).toString('base64'),
         'text/plain': text,
       };
@@ -54,17 +56,22 @@ export function videoSheet(title: string, videos: readonly VideoPixels[]): Video
   });
 }
 
-function widthOf(videos: readonly VideoPixels[]): number {
+/** Returns the width of the frames and of the text; a page's font may be a tenth wider. */
+function widthOf(title: string, videos: readonly VideoPixels[]): number {
+  const texts = [
+    textWidth(safe(title), SIZE, 'bold'),
+    ...videos.map(({ caption }) => textWidth(safe(caption), SIZE)),
+  ];
   const most = Math.max(1, ...videos.map(({ size }) => size[0]));
-  return Math.max(most * (FRAME + GAP) + GAP, 12 * LINE);
+  return Math.ceil(Math.max(most * (FRAME + GAP), 1.1 * Math.max(...texts)) + 2 * GAP);
 }
 
 function svgOf(title: string, videos: readonly VideoPixels[]): string {
-  const width = widthOf(videos);
+  const width = widthOf(title, videos);
   const rowHeight = FRAME + LINE + GAP;
   const height = LINE + GAP + videos.length * rowHeight;
   const line = (words: string, y: number, weight: number): string =>
-    svgText(GAP, y, safe(words), { size: 13, weight, fill: LIGHT.strong });
+    svgText(GAP, y, safe(words), { size: SIZE, weight, fill: LIGHT.strong });
   const rows = videos.map((video, i) => {
     const top = LINE + GAP + i * rowHeight;
     const frames = element('g', { transform: `translate(${GAP} ${top + LINE})` }, framesOf(video).join(''));

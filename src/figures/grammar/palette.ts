@@ -1,6 +1,7 @@
 import type { CommCause, MemoryCause, SpanName } from '../../core';
 import type { WaitKind } from '../../ledger';
 import type { ComputeCause } from '../../planner';
+import { LIGHT } from './ink';
 
 /** The fill of an area or bar: a colour, and a hatch if the bytes are transient (freed within the step). */
 export interface Fill {
@@ -62,8 +63,9 @@ export const STACK_ORDER: readonly MemoryCause[] = [
 /** Fills on which text is white; on all other fills, text is nearly black. */
 const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79', '#7B5EA7']);
 
-/** Returns the colour of text on a fill. */
+/** Returns the colour of text on a fill; the paper is seen through a translucent fill, so its text follows the theme. */
 export function inkOn(fill: Fill): string {
+  if (fill.color.startsWith('rgba')) return LIGHT.strong;
   return DARK_FILLS.has(fill.color) ? '#fff' : '#111';
 }
 

@@ -208,7 +208,15 @@ function documentedLabels(view: ScalingView, place: Place, width: number): Annot
       const [low, high] = [py - down - 8, py - down + 8];
       const isWithin = ([a, b]: Point): boolean => a > left - 4 && a < left + size + 4 && b > low && b < high;
       const outside = Math.max(0, -left, left + size - width, -low, high - FRAME.pixels);
-      return { side, down, cost: taken.filter(isWithin).length + outside, box: { left, size, y: py - down } };
+      const isBeside = ([a, b]: Point): boolean =>
+        (a !== px || b !== py) &&
+        a > left - CLEAR &&
+        a < left + size + CLEAR &&
+        Math.abs(b - py + down) < CLEAR;
+      // Beside another diamond, the label would seem to be that one's.
+      const misleading = 20 * diamonds.filter(isBeside).length + Math.abs(down) / 14;
+      const cost = taken.filter(isWithin).length + outside + misleading;
+      return { side, down, cost, box: { left, size, y: py - down } };
     });
     const { side, down, box } = spots.reduce((best, spot) => (spot.cost < best.cost ? spot : best));
     // Labels that follow stay off this one.
@@ -227,6 +235,8 @@ function documentedLabels(view: ScalingView, place: Place, width: number): Annot
 type Point = readonly [x: number, y: number];
 
 const LABEL_ASIDE = 12;
+/** How far a label is from other diamonds, in pixels. */
+const CLEAR = 24;
 /** Where a label may be: at which of its ends its diamond is, and by how many pixels the label is lower; the best first. */
 const LABEL_SPOTS = [0, 14, -14, 28, -28, 44, -44].flatMap((down) => [
   { side: 'right', down } as const,
