@@ -216,3 +216,7 @@ export declare function prompt(message?: string, options?: { readonly password?:
 /** Channels to widgets. */
 export declare const comms: CellComms;
 `;
+/** The names of NOTEBOOK_DECLARATION. */
+export const NOTEBOOK_NAMES = [...NOTEBOOK_DECLARATION.matchAll(/^export (?:declare )?\w+ (\w+)/gm)].map(
+  ([, name = '']) => name,
+);

@@ -4,7 +4,12 @@ import { completenessOf, depthError, parse, rightImports, unlessTooDeep } from '
 import { declaredNames } from './declared-names';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
-import { type CheckedFiles, createCheckedFiles, NOTEBOOK_DECLARATION } from './language-service';
+import {
+  type CheckedFiles,
+  createCheckedFiles,
+  NOTEBOOK_DECLARATION,
+  NOTEBOOK_NAMES,
+} from './language-service';
 import { type MagicCall, magicError, magicInRanks, type ReadCell, readLineMagics } from './line-magics';
 import { timeitAround } from './magic-calls';
 import type { ResolutionPlaces } from './module-resolution';
@@ -127,8 +132,6 @@ function typeText(checker: ts.TypeChecker, type: ts.Type): string {
 }
 
 const RANK_MODULE = 'shardlab/rank';
-/** The names of NOTEBOOK_DECLARATION. */
-const NOTEBOOK_NAMES = ['prompt', 'comms', 'CellComm', 'CellComms'];
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
 
 /** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */

@@ -91,7 +91,7 @@ async function main(settings: ExecutorSettings): Promise<void> {
   const comms = new Comms((message) => channel.comm(message));
   const timers = trackTimers(channel);
   const prompt: CellRunner['prompt'] = (message, options) => runner.prompt(message, options);
-  const __magic = createMagics(settings.baseDir);
+  const __magic = createMagics(settings.baseDir, () => channel.current);
   const evaluator = createEvaluator({ ...settings, globals: { comms, prompt, __magic } });
   const runner = new CellRunner(evaluator, channel, timers);
   captureConsole(channel.write);

@@ -72,7 +72,7 @@ export class OutputChannel {
   end(id: ExecutionId): void {
     const endings = this.#running.get(id) ?? [];
     this.#running.delete(id);
-    for (const end of endings) end();
+    for (const end of endings) this.within(id, end);
   }
 
   comm(message: CommMessage): void {

@@ -164,9 +164,8 @@ export class CompilerClient {
     clearTimeout(this.#idle);
     const end = (): void => {
       // Without a snapshot, another start would take seconds.
-      const place = snapshotPlace(this.#settings.installation);
-      const stays = this.#waiting.size > 0 || !hasSnapshot(place) || (this.isNeeded() && !savesMemory());
-      if (stays) {
+      const startsFast = hasSnapshot(snapshotPlace(this.#settings.installation));
+      if (this.#waiting.size > 0 || (!savesMemory() && (this.isNeeded() || !startsFast))) {
         this.#endIdle();
         return;
       }

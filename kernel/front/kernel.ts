@@ -136,7 +136,13 @@ export class KernelSession {
           return { status: 'ok' };
         },
       ],
-      ['create_subshell_request', () => shells.create()],
+      [
+        'create_subshell_request',
+        () => {
+          compiler.wake();
+          return shells.create();
+        },
+      ],
       ['delete_subshell_request', ({ content }) => shells.delete(content)],
       ['list_subshell_request', () => shells.list()],
       ['usage_request', () => usage.answer()],
@@ -175,8 +181,8 @@ export class KernelSession {
 
   #receive(channel: RequestChannel, request: Message): void {
     const type = request.header.msg_type;
-    // Someone is there, and may run a cell soon.
-    this.#parts.compiler.wake();
+    // Someone is there, and may run a cell soon. Programs that watch the memory, and widgets, ask again and again.
+    if (channel === 'shell' && !type.startsWith('comm')) this.#parts.compiler.wake();
     if (type === 'execute_request' && this.#shells.has(request)) this.#shells.add(request);
     else {
       this.#answer(channel, request, type).catch((thrown: unknown) =>

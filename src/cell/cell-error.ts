@@ -1,5 +1,5 @@
 import { isNativeError } from 'node:util/types';
-import { inChinese, languages, ShardlabError } from '../core';
+import { languages, ShardlabError } from '../core';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 
@@ -40,7 +40,7 @@ export function shownTraceback(
 ): readonly string[] {
   const { ename, evalue, traceback } = error;
   const sentence =
-    OWN_ERRORS.test(ename) && languages.showsChinese(env) ? inChinese(evalue, ename) : undefined;
+    OWN_ERRORS.test(ename) && languages.showsChinese(env) ? languages.inChinese(evalue, ename) : undefined;
   return sentence === undefined ? traceback : [sentence, ...traceback];
 }
 

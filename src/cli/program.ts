@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { inChinese, languages, ShardlabError, shortened } from '../core';
+import { languages, ShardlabError, shortened } from '../core';
 import { COMMANDS } from './commands';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
@@ -66,7 +66,7 @@ function createProgram(io: Io): Command {
       outputError: (text, write) => {
         // An error repeats the user's argument, which may have any length.
         const short = text.replaceAll(/\S{200,}/g, (word) => shortened(word));
-        const chinese = languages.showsChinese(io.env) ? inChinese(short, '') : undefined;
+        const chinese = languages.showsChinese(io.env) ? languages.inChinese(short, '') : undefined;
         write(chinese === undefined ? short : `${chinese}\n${short}`);
       },
     });
@@ -80,7 +80,7 @@ function reportError(error: unknown, output: Output, env: NodeJS.ProcessEnv): vo
   const code = error instanceof ShardlabError ? error.code : isAboutPath(error) ? 'IO' : 'INTERNAL';
   const message = error instanceof Error ? error.message : String(error);
   const shown = code === 'INTERNAL' && error instanceof Error ? error.stack : message;
-  const chinese = languages.showsChinese(env) ? inChinese(message, code) : undefined;
+  const chinese = languages.showsChinese(env) ? languages.inChinese(message, code) : undefined;
   if (chinese !== undefined) output.note(`shardlab: ${chinese}`);
   output.note(`shardlab: ${shown}${isAboutPath(error) ? '; name another path' : ''}`);
   if (output.json) output.answer({ error: { code, message } }, () => '');

@@ -4,9 +4,8 @@
  * an import across flats needs no `await import`. `test/project/flats.test.ts` checks how many names a door has.
  */
 
-export { inChinese } from './chinese/in-chinese';
-export type { Language, Text } from './chinese/language';
-export * as languages from './chinese/language';
+export type { Language, Text } from './chinese';
+export * as languages from './chinese';
 export { type Clock, HOST_CLOCK, SimulatedClock } from './clock';
 export { alias } from './clone';
 export { withGradients } from './custom-gradient';

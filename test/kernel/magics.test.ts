@@ -192,6 +192,10 @@ describe('line magics', () => {
       ['1\n%%bash\nls', '%%bash must be the first line of its cell (line 2)'],
       ['1\n%who', '%who must be alone in its cell (line 2)'],
       [
+        'const a = 1;\n%matplotlib inline',
+        '%matplotlib is not a magic here: figures are shown without it; %lsmagic lists all magics (line 2)',
+      ],
+      [
         'if (1) {\n%cd data\n}',
         '%cd is inside a block; write it on a line of its own between the statements of the cell (line 2)',
       ],

@@ -69,6 +69,14 @@ shared = 2; let own = 3; setTimeout(() => release(), 50); shared + own`,
     assert.equal(new Set(counts).size, 2);
   });
 
+  it('time their own cells', async () => {
+    const subshell = await createSubshell();
+    const [main] = await begun('%%time\nawait new Promise((resolve) => setTimeout(resolve, 400))');
+    const beside = await client.execute('%time 1 + 1', {}, subshell);
+    for (const exchange of [beside, await main])
+      assert.match(streamText(exchange), /^CPU times: .*\nWall time: .*\n$/);
+  });
+
   it('run their own cells in order, and abort only their own after an error', async () => {
     const subshell = await createSubshell();
     const [main] = await begun('await new Promise((resolve) => setTimeout(resolve, 600)); "main"');

@@ -7,7 +7,7 @@ import { readFiles, readSources } from './sources';
 /** The most values that a door may export. A door that is wider today may not become wider still. */
 const WIDEST = 25;
 const WIDER: Readonly<Record<string, number>> = {
-  core: 69,
+  core: 68,
   config: 177,
   engine: 65,
   wire: 31,

@@ -1,5 +1,6 @@
 import { currentDisplay } from '../../../src/cell';
 import type { MagicsThatRun } from '../../compiler/magic-table';
+import type { ExecutionId } from '../protocol';
 import { changeFolder, environment, runNpm, writeText } from './process';
 import { runScript, runShellLine } from './shell';
 import { time, timeit } from './timing';
@@ -10,6 +11,8 @@ interface Call {
   readonly body: string | (() => unknown) | undefined;
   /** Folder of the notebook. */
   readonly baseDir: string;
+  /** The execution that the magic is part of. */
+  readonly execution: ExecutionId;
 }
 
 type Executed = MagicsThatRun<'text' | 'line' | 'timing'>;
@@ -27,15 +30,16 @@ const RUNS: Readonly<Record<Executed, (call: Call) => unknown>> = {
   pwd: () => process.cwd(),
   env: ({ text }) => environment(text),
   npm: ({ text, baseDir }) => runNpm(text, baseDir),
-  time: ({ text }) => time(text),
+  time: ({ text, execution }) => time(text, execution),
   timeit: ({ text, body }) => timeit(text, body as () => unknown),
 };
 
 /** Creates the function that performs the magics of cells; the compiler writes its calls ([Note: magics]). */
 export function createMagics(
   baseDir: string,
+  executionNow: () => ExecutionId,
 ): (name: Executed, text: string, body?: Call['body']) => unknown {
-  return (name, text, body) => RUNS[name]({ text, body, baseDir });
+  return (name, text, body) => RUNS[name]({ text, body, baseDir, execution: executionNow() });
 }
 
 function show(type: string, body: Call['body']): void {

@@ -1,29 +1,32 @@
 import { currentDisplay } from '../../../src/cell';
-import { now, type Seconds, ShardlabError } from '../../../src/core';
+import { mean, now, type Seconds, ShardlabError } from '../../../src/core';
+import type { ExecutionId } from '../protocol';
 
 interface Start {
   readonly at: Seconds;
   readonly cpu: NodeJS.CpuUsage;
 }
 
-/** The `%time` that has begun and has not ended. */
-let started: Start | undefined;
+/** By execution, the `%time` that has begun and has not ended; a subshell may run beside the notebook. */
+const started = new Map<ExecutionId, Start>();
 
 /** `%time`: begins, or ends and prints the times since its begin. The end of the cell ends it too. */
-export function time(action: string): void {
+export function time(action: string, execution: ExecutionId): void {
+  const end = (): void => report(execution);
   if (action === 'end') {
-    report();
+    end();
     return;
   }
-  if (started === undefined) currentDisplay()?.atEnd?.(report);
-  started = { at: now(), cpu: process.cpuUsage() };
+  if (!started.has(execution)) currentDisplay()?.atEnd?.(end);
+  started.set(execution, { at: now(), cpu: process.cpuUsage() });
 }
 
-function report(): void {
-  if (started === undefined) return;
-  const wall = now() - started.at;
-  const { user, system } = process.cpuUsage(started.cpu);
-  started = undefined;
+function report(execution: ExecutionId): void {
+  const start = started.get(execution);
+  if (start === undefined) return;
+  started.delete(execution);
+  const wall = now() - start.at;
+  const { user, system } = process.cpuUsage(start.cpu);
   const cpu = [
     `user ${duration(user / 1e6)}`,
     `sys: ${duration(system / 1e6)}`,
@@ -50,11 +53,11 @@ export async function timeit(text: string, body: () => unknown): Promise<void> {
   const times: number[] = [];
   while (times.length < runs && !hasEnded) times.push((await run(loops)) / loops);
   if (hasEnded) return;
-  const mean = times.reduce((sum, seconds) => sum + seconds, 0) / runs;
-  const deviation = Math.sqrt(times.reduce((sum, seconds) => sum + (seconds - mean) ** 2, 0) / runs);
+  const middle = mean(times);
+  const deviation = Math.sqrt(mean(times.map((seconds) => (seconds - middle) ** 2)));
   const counts = `${runs} run${runs === 1 ? '' : 's'}, ${loops.toLocaleString('en')} loop${loops === 1 ? '' : 's'} each`;
   process.stdout.write(
-    `${duration(mean)} ± ${duration(deviation)} per loop (mean ± std. dev. of ${counts})\n`,
+    `${duration(middle)} ± ${duration(deviation)} per loop (mean ± std. dev. of ${counts})\n`,
   );
 }
 

@@ -4,7 +4,7 @@ import { createFigure, type Figure, type Quantities, type Title } from '../figur
 import { percent, quoted } from '../format';
 import { log10, logRange, logTicks, niceTicks, ticks, titled } from '../grammar/axes';
 import { bold, PAPER_SHADE, safe, soft, strong, textWidth, unescaped, widestLabel } from '../grammar/ink';
-import { band, dots, endLabels, keyDot, line, lineColor, note, PAPER } from '../grammar/marks';
+import { band, dots, endLabels, keyDot, line, lineColor, note, PAPER, pointed } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, Axis, Marker, ScatterTrace } from '../grammar/plotly';
@@ -208,26 +208,18 @@ function documentedLabels(view: ScalingView, place: Place, width: number): Annot
       const [low, high] = [py - down - 8, py - down + 8];
       const isWithin = ([a, b]: Point): boolean => a > left - 4 && a < left + size + 4 && b > low && b < high;
       const outside = Math.max(0, -left, left + size - width, -low, high - FRAME.pixels);
-      const isBeside = ([a, b]: Point): boolean =>
-        (a !== px || b !== py) &&
-        a > left - CLEAR &&
-        a < left + size + CLEAR &&
-        Math.abs(b - py + down) < CLEAR;
-      // Beside another diamond, the label would seem to be that one's.
-      const misleading = 20 * diamonds.filter(isBeside).length + Math.abs(down) / 14;
-      const cost = taken.filter(isWithin).length + outside + misleading;
+      const cost = taken.filter(isWithin).length + outside;
       return { side, down, cost, box: { left, size, y: py - down } };
     });
     const { side, down, box } = spots.reduce((best, spot) => (spot.cost < best.cost ? spot : best));
     // Labels that follow stay off this one.
     taken.push(...dense([0, box.size].map((at): Point => [box.left + at, box.y])));
-    return note(x(point.count), y(point.value), text, {
-      xanchor: side,
-      xshift: side === 'left' ? LABEL_ASIDE : -LABEL_ASIDE,
-      yanchor: 'middle',
-      yshift: -down,
-      bgcolor: PAPER_SHADE,
-    });
+    const aside = side === 'left' ? LABEL_ASIDE : -LABEL_ASIDE;
+    const [atX, atY] = [x(point.count), y(point.value)];
+    const style = { yanchor: 'middle', bgcolor: PAPER_SHADE } as const;
+    return Math.abs(down) > NEAR
+      ? { ...pointed(atX, atY, text, { aside, below: down }), ...style }
+      : note(atX, atY, text, { xanchor: side, xshift: aside, yshift: -down, ...style });
   });
 }
 
@@ -235,8 +227,8 @@ function documentedLabels(view: ScalingView, place: Place, width: number): Annot
 type Point = readonly [x: number, y: number];
 
 const LABEL_ASIDE = 12;
-/** How far a label is from other diamonds, in pixels. */
-const CLEAR = 24;
+/** A label that is lower or higher than this, in pixels, has a line to its diamond. */
+const NEAR = 14;
 /** Where a label may be: at which of its ends its diamond is, and by how many pixels the label is lower; the best first. */
 const LABEL_SPOTS = [0, 14, -14, 28, -28, 44, -44].flatMap((down) => [
   { side: 'right', down } as const,

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inChinese, languages } from '../../../src/core';
+import { languages } from '../../../src/core';
 import { filled, messagePattern, valuesOf } from '../../../src/core/chinese/message-pattern';
+
+const { inChinese } = languages;
 
 function valuesIn(english: string, line: string, whole = false): string[] | undefined {
   return valuesOf(messagePattern(english, ''), line, whole);
