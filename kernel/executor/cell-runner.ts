@@ -14,7 +14,7 @@ import type { BusyRank } from '../../src/launch';
 import { interruptJobs, type Job, registeredJobs } from '../../src/session';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
-import type { ExecutionId, Outcome, RunCell, RunRanks } from './protocol';
+import type { ExecutionId, Outcome, RankOrder, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 
 /** After an interrupt, a waiting cell has this time to end by itself. */
@@ -57,7 +57,7 @@ export class CellRunner {
       hasBegun = true;
     };
     try {
-      this.#rankCells ??= new (await import('./rank-cells.js')).RankCells();
+      this.#rankCells ??= new (await import('./rank-cells.js')).RankCells(this.#channel.send);
       const cells = this.#rankCells;
       const sink = this.#channel.sinkOf(request.id);
       await this.#channel.runFor(request, () => cells.run(request, sink, begins));
@@ -66,6 +66,11 @@ export class CellRunner {
       const error = this.#evaluator.describe(thrown, `In[${request.cell}]`);
       this.#end(request, { ok: false, error, ...(!hasBegun && { reachedNoRank: true }) });
     }
+  }
+
+  /** Passes the debugger's order to ranks that have run a cell. */
+  passToRanks(order: RankOrder): void {
+    this.#rankCells?.debug.pass(order);
   }
 
   /** Asks the user of the notebook for a line of text. Throws: IO if the cell's client does not allow prompts. */

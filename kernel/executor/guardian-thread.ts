@@ -1,7 +1,8 @@
 import '../../src/core/code-cache/save-memory-here';
 import { Socket } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
-import { attachGuardian, interruptInStages } from '../../src/cell';
+import { attachGuardian, type DebugNews, type DebugOrder, interruptInStages } from '../../src/cell';
+import { DEBUG_FD, openDebugLink } from './debug-link';
 import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
 
 /** After this time, the guardian terminates JavaScript that still waits for interrupted child processes. */
@@ -27,10 +28,14 @@ lifeline.on('data', (bytes) => {
 });
 lifeline.on('error', endProcessGroup);
 lifeline.on('close', endProcessGroup);
+const { debug } = guardian;
+const debugLink = new Socket({ fd: DEBUG_FD });
+debug.report(openDebugLink<DebugNews, DebugOrder>(debugLink, (order) => debug.follow(order)));
 parentPort?.postMessage('ready');
 
 function interrupt(graceMs?: number): void {
   const request = ++requests;
+  debug.abandon();
   interruptInStages({
     notify: () => parentPort?.postMessage(request),
     answered: () => Atomics.load(heard, 0) >= request,

@@ -107,6 +107,7 @@ async function main(settings: ExecutorSettings): Promise<void> {
     evaluator.repair();
     if (message.type === 'run') void runner.run(message);
     else if (message.type === 'ranks') void runner.runInRanks(message);
+    else if (message.type === 'debug') runner.passToRanks(message);
     else if (message.type === 'input') runner.answer(message.value);
     else comms.receive(message);
   });

@@ -91,10 +91,10 @@ export class OutputChannel {
     }
   }
 
-  send(message: FromExecutor): void {
+  readonly send = (message: FromExecutor): void => {
     // If the channel is closed, the front has ended, and this process is about to end too.
     if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
-  }
+  };
 
   #output(output: CellOutput, id = this.current): void {
     this.send({ type: 'output', id, output });

@@ -1,4 +1,4 @@
-import type { CellError, MimeBundle, StreamName } from '../../src/cell';
+import type { CellError, DebugNews, DebugOrder, DebugSetup, MimeBundle, StreamName } from '../../src/cell';
 
 /** Number of an execution. Every output has this number, so that it appears in the cell that wrote it. */
 export type ExecutionId = number;
@@ -30,6 +30,21 @@ export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell'> {
   readonly code: string;
   readonly language: 'JavaScript' | 'Python';
   readonly selection: string;
+  /** Where the debugger stops the ranks; undefined if there is no debugger. */
+  readonly debug?: DebugSetup | undefined;
+}
+
+/** A rank of a job, for the debugger. `job` is a number that the executor gives to each job that it debugs. */
+export interface RankPlace {
+  readonly job: number;
+  readonly rank: number;
+}
+
+/** An order for the debug agents of one rank or of all ranks. */
+export interface RankOrder {
+  readonly type: 'debug';
+  readonly place: RankPlace | 'all';
+  readonly order: DebugOrder;
 }
 
 /** A message of a comm, in either direction. */
@@ -46,6 +61,7 @@ export interface CommMessage {
 export type ToExecutor =
   | RunCell
   | RunRanks
+  | RankOrder
   | { readonly type: 'input'; readonly value: string }
   | CommMessage;
 
@@ -70,6 +86,8 @@ export type Outcome =
 
 export type FromExecutor =
   | { readonly type: 'ready' }
+  /** The report of a rank's debug agent. */
+  | { readonly type: 'debug'; readonly place: RankPlace; readonly news: DebugNews }
   /** The main thread has noticed an interrupt of all executions. */
   | { readonly type: 'interrupting'; readonly id: ExecutionId }
   | { readonly type: 'output'; readonly id: ExecutionId; readonly output: CellOutput }

@@ -2,14 +2,21 @@ import type { DisplaySink } from '../../src/cell';
 import { ShardlabError } from '../../src/core';
 import { type OutputSink, outputs } from '../../src/launch';
 import { type Job, registeredJobs } from '../../src/session';
-import type { RunRanks } from './protocol';
+import type { FromExecutor, RunRanks } from './protocol';
+import { RankDebug } from './rank-debug';
 
 /** Time in which an interrupted cell must end in all ranks. */
 const INTERRUPT_SECONDS = 8;
 
 /** Runs `%%ranks` cells in the newest job. */
 export class RankCells {
+  /** The debugger's link to ranks. */
+  readonly debug: RankDebug;
   readonly #running = new Set<{ readonly job: Job; readonly giveUp: (reason: unknown) => void }>();
+
+  constructor(send: (message: FromExecutor) => void) {
+    this.debug = new RankDebug(send);
+  }
 
   /**
    * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell, and `display` gets its
@@ -17,7 +24,7 @@ export class RankCells {
    * there is no job; the errors of `job.runCell`.
    */
   async run(
-    { code, language, cell, selection }: RunRanks,
+    { code, language, cell, selection, debug }: RunRanks,
     display: DisplaySink,
     begins: () => void,
   ): Promise<void> {
@@ -28,6 +35,7 @@ export class RankCells {
         "%%ranks needs a job and there is none; run this in a cell first: import * as sl from 'shardlab'; const job = await sl.launch({ ranks: 4 });",
       );
     }
+    if (debug !== undefined) this.debug.listen(job);
     const output = outputs.createLiveOutput(display);
     const { promise: abandoned, reject: giveUp } = deferred();
     const running = { job, giveUp };
@@ -38,7 +46,7 @@ export class RankCells {
       const ended =
         language === 'Python'
           ? job.runPython({ source: code, ...place }, sink)
-          : job.runCell({ js: code, ...place }, sink);
+          : job.runCell({ js: code, debug, ...place }, sink);
       await Promise.race([ended, abandoned]);
     } finally {
       this.#running.delete(running);

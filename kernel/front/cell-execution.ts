@@ -1,4 +1,4 @@
-import { type CellError, type MimeBundle, shortenedBundle } from '../../src/cell';
+import { type CellError, type DebugSetup, type MimeBundle, shortenedBundle } from '../../src/cell';
 import { magicHelp } from '../compiler/magic-table';
 import type {
   Absence,
@@ -10,12 +10,13 @@ import type {
 } from '../compiler/protocol';
 import type { Outcome, RunCell } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
+import type { Debugger } from './debugger/debugger';
 import { type Ending, type Executions, INTERRUPTED } from './executions';
 import type { History } from './history';
 import { type CellRequest, readMagics } from './magics';
 import { printedBy } from './own-magics';
 import { describeFailure, errorReply } from './replies';
-import type { JsonObject, Message } from './wire';
+import { type JsonObject, type Message, readText } from './wire';
 
 /** The outcome of a cell: the cell's result, a help page, text that a magic prints, or an error. */
 export type CellOutcome = Outcome & {
@@ -33,11 +34,18 @@ export class CellExecution {
   readonly #current = new Set<Message>();
   readonly #interrupted = new WeakSet<Message>();
   readonly #history: History;
+  readonly #debugger: Pick<Debugger, 'prepare' | 'withoutStops'>;
 
-  constructor(compiler: CompilerClient, executions: Executions, history: History) {
+  constructor(
+    compiler: CompilerClient,
+    executions: Executions,
+    history: History,
+    debug: Pick<Debugger, 'prepare' | 'withoutStops'>,
+  ) {
     this.#compiler = compiler;
     this.#executions = executions;
     this.#history = history;
+    this.#debugger = debug;
   }
 
   /** Runs one cell; `cell` is the cell's number. */
@@ -96,7 +104,7 @@ export class CellExecution {
     for (const [name, source] of Object.entries(expressions)) {
       const outcome =
         typeof source === 'string'
-          ? await this.#compileAndRun(request, `(${source})`, cell, undefined)
+          ? await this.#evaluate(request, `(${source})`, cell)
           : failed('TypeError', `the expression has type ${typeof source}, but must be a string`);
       values[name] = outcome.ok
         ? { status: 'ok', data: shortenedBundle(outcome.result ?? {}), metadata: {} }
@@ -120,15 +128,31 @@ export class CellExecution {
     const namespace: Namespace = selection === undefined ? 'notebook' : 'ranks';
     const compiled = await this.#compiler.call('compile', { source, namespace, cell });
     if (!compiled.ok) return this.#keepImports(request, compiled, { namespace, cell }, selection);
+    const names = namesOf(compiled);
+    const code = readText(request.content, 'code');
+    const inRanks = selection !== undefined;
+    const debug = await this.#debugger.prepare({ number: cell, code, js: compiled.js, names, inRanks });
     if (this.#interrupted.has(request)) {
-      await this.#miss({ namespace, cell, names: namesOf(compiled), cause: 'interrupted' });
+      await this.#miss({ namespace, cell, names, cause: 'interrupted' });
       return failed(INTERRUPTED, 'the cell was interrupted before it ran');
     }
-    return this.#run(request, compiled, selection);
+    return this.#run(request, compiled, selection, debug);
+  }
+
+  /** Evaluates an expression after its cell, in which the debugger does not stop. */
+  async #evaluate(request: Message, source: string, cell: number): Promise<CellOutcome> {
+    const compiled = await this.#compiler.call('compile', { source, namespace: 'notebook', cell });
+    if (!compiled.ok) return { ok: false, error: compiled.error };
+    return this.#debugger.withoutStops(() => this.#run(request, compiled, undefined));
   }
 
   /** Runs a compiled cell. Reports to the compiler the cell's declarations, or the reason why they are missing. */
-  async #run(request: Message, compiled: CompiledCell, selection: string | undefined): Promise<Ending> {
+  async #run(
+    request: Message,
+    compiled: CompiledCell,
+    selection: string | undefined,
+    debug?: DebugSetup,
+  ): Promise<Ending> {
     const { js, declaration } = compiled;
     const { namespace, cell } = declaration;
     const allowStdin = request.content.allow_stdin === true;
@@ -136,7 +160,7 @@ export class CellExecution {
       request,
       selection === undefined
         ? { type: 'run', cell, js, allowStdin }
-        : { type: 'ranks', cell, code: js, language: 'JavaScript', selection },
+        : { type: 'ranks', cell, code: js, language: 'JavaScript', selection, debug },
     );
     const names = namesOf(compiled);
     const sends = Object.keys(declaration.sent).length > 0;

@@ -1,4 +1,4 @@
-import { childrenCountFrom, type StreamName } from '../../src/cell';
+import { childrenCountFrom, type DebugNews, type StreamName } from '../../src/cell';
 import type { Seconds } from '../../src/core';
 import type {
   CommMessage,
@@ -6,6 +6,7 @@ import type {
   ExecutorSettings,
   FromExecutor,
   Outcome,
+  RankPlace,
   RunCell,
   RunRanks,
   ToExecutor,
@@ -39,6 +40,8 @@ export interface Running {
 export interface ExecutionEvents {
   askInput(parent: Message, prompt: string, password: boolean): void;
   comm(message: CommMessage): void;
+  /** Gets what the debug agent of the notebook's cells reports, or the agent of a rank. */
+  debugged(news: DebugNews, rank?: RankPlace): void;
   /** Is called when the cells' process has ended; all names that cells declared are lost. */
   lost(): void;
 }
@@ -58,6 +61,7 @@ export class Executions {
     this.#events = events;
     this.executor = startExecutor(settings, {
       message: (message) => this.#receive(message),
+      debugged: (news) => events.debugged(news),
       stray: (name, text) => this.write(name, text),
       died: (how) => this.#died(how),
     });
@@ -92,6 +96,10 @@ export class Executions {
 
   #receive(message: FromExecutor): void {
     if (message.type === 'ready') return;
+    if (message.type === 'debug') {
+      this.#events.debugged(message.news, message.place);
+      return;
+    }
     const parent = this.#messages.get(message.id);
     switch (message.type) {
       case 'interrupting':

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { EVALUATOR_FLAGS, type StreamName } from '../../src/cell';
+import { type DebugNews, type DebugOrder, EVALUATOR_FLAGS, type StreamName } from '../../src/cell';
+import { DEBUG_FD, openDebugLink } from '../executor/debug-link';
 import {
   type ExecutorSettings,
   type FromExecutor,
@@ -13,6 +14,8 @@ import {
 
 export interface ExecutorEvents {
   message(message: FromExecutor): void;
+  /** Gets what the debug agent of the notebook's cells reports. */
+  debugged(news: DebugNews): void;
   /** Gets text that did not go through the console, such as text from native code or from a cell's child process. */
   stray(name: StreamName, text: string): void;
   /**
@@ -28,6 +31,7 @@ export type ExecutorClient = ReturnType<typeof startExecutor>;
 interface Running {
   readonly child: ChildProcess;
   readonly lifeline: Duplex;
+  readonly debug: (order: DebugOrder) => void;
   /** Why the front killed the process; undefined if the front did not kill it. */
   why?: string;
 }
@@ -37,7 +41,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
   let queue: ToExecutor[] | undefined = [];
   let ended = false;
   const start = (): Running => {
-    const running = spawnExecutor(settings);
+    const running = spawnExecutor(settings, events.debugged);
     const { child, lifeline } = running;
     child.on('message', (message: FromExecutor) => {
       if (message.type === 'ready') {
@@ -75,6 +79,10 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
     interrupt(patiently: boolean): void {
       current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
     },
+    /** Gives an order to the debug agent of the notebook's cells. */
+    debug(order: DebugOrder): void {
+      current.debug(order);
+    },
     get pid(): number {
       return current.child.pid ?? 0;
     },
@@ -91,7 +99,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
   };
 }
 
-function spawnExecutor(settings: ExecutorSettings): Running {
+function spawnExecutor(settings: ExecutorSettings, debugged: ExecutorEvents['debugged']): Running {
   const main = join(__dirname, '..', 'executor', 'main.js');
   const child = spawn(process.execPath, [...EVALUATOR_FLAGS, main, JSON.stringify(settings)], {
     // The executor has a process group of its own: signals for the front do not reach cells, and one kill ends all child
@@ -99,13 +107,16 @@ function spawnExecutor(settings: ExecutorSettings): Running {
     detached: true,
     cwd: settings.baseDir,
     serialization: 'advanced',
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc', 'pipe', 'pipe'],
   });
   // A 'pipe' beyond the first three files is a pair of sockets, which is readable and writable.
   const lifeline = child.stdio[LIFELINE_FD] as Duplex;
   // The child's 'exit' event reports the end, so errors of the lifeline are ignored.
   lifeline.on('error', () => {});
-  return { child, lifeline };
+  // The typings of `stdio` have five files only.
+  const files: readonly unknown[] = child.stdio;
+  const debug = openDebugLink<DebugOrder, DebugNews>(files[DEBUG_FD] as Duplex, debugged);
+  return { child, lifeline, debug };
 }
 
 function killGroup(child: ChildProcess): void {

@@ -12,8 +12,9 @@ import { CellExecution } from './cell-execution';
 import { complete, inspect, isComplete } from './code-requests';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
+import { Debugger } from './debugger/debugger';
 import { CellNumbers } from './execute-queue';
-import { Executions, type Running } from './executions';
+import { type ExecutionEvents, Executions, type Running } from './executions';
 import { History } from './history';
 import { HistoryFile, historyPath } from './history-file';
 import { Publisher } from './publisher';
@@ -86,6 +87,7 @@ export class KernelSession {
   readonly #history = new History(new HistoryFile(historyPath(process.env)));
   readonly #comms = new CommRegistry();
   readonly #executions: Executions;
+  readonly #debugger: Debugger;
   readonly #shells: Subshells;
   readonly #answers: ReadonlyMap<string, Answer>;
 
@@ -93,19 +95,15 @@ export class KernelSession {
     const { sockets, settings, compiler } = parts;
     this.#parts = parts;
     this.#publisher = new Publisher(sockets);
-    this.#executions = new Executions(settings, this.#publisher, {
-      askInput: (parent, prompt, password) =>
-        sockets.send('stdin', {
-          type: 'input_request',
-          content: { prompt, password },
-          parent: parent.header,
-          identities: parent.identities,
-        }),
-      comm: (message) => this.#comms.note(message),
-      lost: () => this.#forgetCells(),
+    this.#executions = new Executions(settings, this.#publisher, this.#handlers());
+    const { executor } = this.#executions;
+    this.#debugger = new Debugger({
+      toNotebook: (order) => executor.debug(order),
+      toRanks: (order) => executor.send(order),
+      publish: (event) => this.#publisher.publish('debug_event', event, undefined),
     });
     compiler.isNeeded = () => this.#executions.running !== undefined;
-    const cells = new CellExecution(compiler, this.#executions, this.#history);
+    const cells = new CellExecution(compiler, this.#executions, this.#history, this.#debugger);
     const numbers = new CellNumbers();
     const shells = new Subshells({
       cells,
@@ -146,7 +144,7 @@ export class KernelSession {
       ['delete_subshell_request', ({ content }) => shells.delete(content)],
       ['list_subshell_request', () => shells.list()],
       ['usage_request', () => usage.answer()],
-      ['debug_request', ({ content }) => refusedDebug(content)],
+      ['debug_request', ({ content }) => this.#debugger.answer(content)],
       ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
       [
         'interrupt_request',
@@ -156,6 +154,22 @@ export class KernelSession {
         },
       ],
     ]);
+  }
+
+  #handlers(): ExecutionEvents {
+    return {
+      askInput: (parent, prompt, password) =>
+        this.#parts.sockets.send('stdin', {
+          type: 'input_request',
+          content: { prompt, password },
+          parent: parent.header,
+          identities: parent.identities,
+        }),
+      comm: (message) => this.#comms.note(message),
+      debugged: (news, rank) =>
+        rank === undefined ? this.#debugger.hearNotebook(news) : this.#debugger.hearRank(rank, news),
+      lost: () => this.#forgetCells(),
+    };
   }
 
   listen(): void {
@@ -224,6 +238,7 @@ export class KernelSession {
 
   #forgetCells(): void {
     this.#comms.clear();
+    this.#debugger.processEnded();
     for (const namespace of ['notebook', 'ranks'] as const) {
       // If the compiler fails, lost names still pass the type check, and cells that use these names fail when they run.
       this.#parts.compiler.call('reset', namespace).catch(() => {});
@@ -235,12 +250,6 @@ export class KernelSession {
 function refused(type: string): JsonObject {
   const evalue = `this kernel knows no ${type}`;
   return errorReply({ ename: 'UnknownRequest', evalue, traceback: [`UnknownRequest: ${evalue}`] });
-}
-
-/** Refuses a request of the Debug Adapter Protocol, in the form of its responses. */
-function refusedDebug({ seq, command }: JsonObject): JsonObject {
-  const message = 'this kernel has no debugger';
-  return { seq: 1, type: 'response', request_seq: seq ?? 0, success: false, command: command ?? '', message };
 }
 
 /** All open comms; a cell or the front end may have opened them. */

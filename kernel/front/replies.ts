@@ -22,9 +22,9 @@ export function kernelInfo(installation: string): JsonObject {
       codemirror_mode: { name: 'javascript', typescript: true },
       nbconvert_exporter: 'script',
     },
-    supported_features: ['kernel subshells'],
+    supported_features: ['kernel subshells', 'debugger'],
     help_links: [{ text: 'TypeScript', url: 'https://www.typescriptlang.org/docs/' }],
-    debugger: false,
+    debugger: true,
   };
 }
 

@@ -3,6 +3,7 @@ import process from 'node:process';
 import { promiseHooks } from 'node:v8';
 import { globalSlot, ShardlabError } from '../core';
 import { type CellError, describeThrown, readableThrown } from './cell-error';
+import { offerDebugTexts } from './debug-texts';
 import { createDisplayGlobals } from './display';
 import { createImporter, importMeta, requireFrom } from './importer';
 import { SHARED_NAMES, WEB_NAMES } from './shared-names';
@@ -41,6 +42,7 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   for (const [name, value] of Object.entries(names)) {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }
+  offerDebugTexts();
   const held = new Set<Promise<unknown>>();
   /** Settles the cells that have not ended. */
   const running = new Set<(result: EvaluateResult) => void>();

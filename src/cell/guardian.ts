@@ -1,5 +1,6 @@
 import { Session } from 'node:inspector';
 import { readIfThere, readProcessStat } from '../core';
+import { DebugAgent } from './debug-agent';
 import { isUnbroken, numUnbrokenEnded } from './unbroken';
 
 /** Ends the main thread's code, from another thread. */
@@ -14,6 +15,8 @@ export function attachGuardian(unbroken?: Int32Array) {
   session.connectToMainThread();
   let isAsked = false;
   return {
+    /** Stops the main thread in its cells, for a debugger. */
+    debug: new DebugAgent(session),
     /**
      * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect while the
      * main thread waits for the system or is in unbroken work; see [Note: no termination in a system call].

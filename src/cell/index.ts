@@ -1,5 +1,13 @@
 export { type CellError, readableThrown, shownTraceback } from './cell-error';
 export { captureConsole, createStreamBuffer, type StreamName, type StreamWriter } from './console-capture';
+export type {
+  CellBreakpoint,
+  DebugFrame,
+  DebugNews,
+  DebugOrder,
+  DebugSetup,
+  ObjectText,
+} from './debug-protocol';
 export { currentDisplay, type DisplaySink, registerDisplay, replacingDisplay } from './display';
 export { createEvaluator, type EvaluateResult, type Evaluator } from './evaluator';
 export { EVALUATOR_FLAGS } from './evaluator-flags';

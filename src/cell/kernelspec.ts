@@ -14,6 +14,6 @@ export function kernelSpec({ node, main }: { node: string; main: string }) {
     display_name: 'TypeScript (shardlab)',
     language: KERNEL_LANGUAGE,
     interrupt_mode: 'message',
-    metadata: { supported_encryption: 'curve', debugger: false },
+    metadata: { supported_encryption: 'curve', debugger: true },
   };
 }

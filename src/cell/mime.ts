@@ -95,7 +95,9 @@ function isBundle(value: unknown): value is MimeBundle {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-interface TensorLike {
+/** A tensor of tfjs, of any copy of the package. */
+export interface TensorLike {
+  readonly dataId: object;
   readonly dtype: string;
   readonly shape: readonly number[];
   readonly isDisposed: boolean;
@@ -123,7 +125,8 @@ export function showTensorValues(tensorClass: unknown): void {
   });
 }
 
-function isTensor(value: unknown): value is TensorLike {
+/** Whether a value is a tensor of tfjs. */
+export function isTensor(value: unknown): value is TensorLike {
   return (
     typeof value === 'object' &&
     value !== null &&

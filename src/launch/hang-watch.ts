@@ -163,6 +163,7 @@ export class HangWatch {
 
   #isQuiet(rank: number, situation: Situation | undefined, at: Seconds): boolean {
     const doing = this.#doings.get(rank);
+    if (situation?.stoppedAt !== undefined) return true;
     if (situation === undefined || doing === undefined || at - doing.since < QUIET_SECONDS) return false;
     // A rank that a walk halts continues when its user says so.
     if (situation.isHalted === true) return false;

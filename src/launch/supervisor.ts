@@ -1,4 +1,4 @@
-import { describeActivity, interruptChildren, unbroken } from '../cell';
+import { type DebugNews, type DebugOrder, describeActivity, interruptChildren, unbroken } from '../cell';
 import { ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
 import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
@@ -42,6 +42,8 @@ const ANSWER_MS = 3000;
 export class Supervisor implements FleetListener {
   /** Gets who waits for whom while ranks hang, and `undefined` when they go on. */
   hanging: ((why: Why | undefined) => void) | undefined;
+  /** Receives what the debug agents of ranks report. */
+  debugged: ((rank: number, news: DebugNews) => void) | undefined;
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
   /** The WebAssembly kernel that crashed in a rank, by the rank. The crash may have damaged the values in the rank's heap. */
@@ -110,6 +112,7 @@ export class Supervisor implements FleetListener {
   receive(rank: number, message: FromRank): void {
     if (message.type === 'status') this.#desk.receive(rank, message);
     if (message.type === 'save') this.saves.receive(rank, message);
+    if (message.type === 'debug') this.debugged?.(rank, message.news);
     if (message.type === 'ended' && message.damage !== undefined) this.damages.set(rank, message.damage);
     const call = this.#running.get(rank);
     if (message.type === 'need' && call !== undefined)
@@ -137,6 +140,12 @@ export class Supervisor implements FleetListener {
   /** Sends a rank the number of points that it may pass in its walked work. */
   pass(rank: number, passes: number): void {
     this.#fleet.control.send(rank, { type: 'walk', passes });
+  }
+
+  /** Gives an order to the debug agents of ranks. */
+  debug(rank: number | 'all', order: DebugOrder): void {
+    if (rank === 'all') this.#tellAll({ type: 'debug', order });
+    else this.#fleet.control.send(rank, { type: 'debug', order });
   }
 
   /** Asks every rank whose process can answer what the rank does now; with `looks`, also at which line it is. */
@@ -420,6 +429,7 @@ export class Supervisor implements FleetListener {
   #died(rank: number, exit: RankExit): void {
     this.#desk.died(rank);
     this.saves.died(rank, exit);
+    this.debugged?.(rank, { kind: 'ended' });
     if (this.#closed) {
       this.#endDead(rank, exit);
       return;

@@ -111,6 +111,7 @@ function plural(activity: string, count: number): string {
 function describeRank(situation: Situation | undefined, exit: RankExit | undefined): string {
   if (exit !== undefined) return `has ended (${describeExit(exit)})`;
   if (situation === undefined) return 'does not answer';
+  if (situation.stoppedAt !== undefined) return `is stopped by the debugger at ${situation.stoppedAt}`;
   if (situation.waiting !== undefined) return `waits in ${describeCollective(situation.waiting)}`;
   if (situation.state === 'idle') return 'is idle';
   const cell = situation.cell === undefined ? 'a call' : `cell ${situation.cell}`;

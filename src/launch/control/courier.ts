@@ -57,6 +57,7 @@ class Courier {
     main.on('message', (message: ToCourier) => this.#hear(message));
     // `attachGuardian` waits for the main thread, which may still be loading, so this call comes last.
     this.#guardian = attachGuardian(data.unbroken);
+    this.#guardian.debug.report((news) => this.#link.send({ type: 'debug', news }));
     this.#tell({ type: 'attached' });
   }
 
@@ -79,7 +80,7 @@ class Courier {
         };
         if (message.work.kind === 'steps') this.#grant(message.work.grant);
         this.#walk(0);
-        this.#tell(message);
+        void this.#begin(message);
         break;
       case 'status':
         void this.#answer(message.id, message.looks);
@@ -99,6 +100,9 @@ class Courier {
       case 'walk':
         this.#walk(message.passes);
         break;
+      case 'debug':
+        this.#guardian.debug.follow(message.order);
+        break;
       case 'batches':
       case 'noBatches':
         // Only ranks of PyTorch ask for batches.
@@ -109,6 +113,14 @@ class Courier {
       default:
         message satisfies never;
     }
+  }
+
+  /** Gives work to the main thread, which a debugger may stop in it. */
+  async #begin(message: ToRank & { type: 'work' }): Promise<void> {
+    const { work } = message;
+    if (work.kind === 'cell' && work.debug !== undefined)
+      await this.#guardian.debug.configure(work.debug).catch((failure) => warnOnStderr(String(failure)));
+    this.#tell(message);
   }
 
   #grant({ granted, isFinal }: StepGrant): void {
@@ -133,7 +145,8 @@ class Courier {
     const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
     const look = looks && status.state === 'running' && !this.#isClosing ? await this.#look() : undefined;
     const isHalted = Atomics.load(this.#shared, SHARED_WORDS.halted) === 1;
-    this.#link.send({ type: 'status', id, status: { ...status, look, isHalted } });
+    const { stoppedAt } = this.#guardian.debug;
+    this.#link.send({ type: 'status', id, status: { ...status, look, isHalted, stoppedAt } });
   }
 
   async #look(): Promise<Look | undefined> {
@@ -151,6 +164,7 @@ class Courier {
   /** Interrupts work `id`, and interrupts it again if the main thread noticed the interrupt but did not end its work. */
   #end(id: number, requestTime: Seconds = now(), stoodSince?: Seconds): void {
     if (!this.#runs(id)) return;
+    this.#guardian.debug.abandon();
     const { collective } = readStatus(this.#data.statusBoard);
     const stands = collective !== undefined && (stoodSince === undefined || stoodSince === collective.since);
     if (stands && now() - requestTime < NOTICE_SECONDS) {

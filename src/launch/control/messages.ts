@@ -1,4 +1,4 @@
-import type { CellError, MimeBundle } from '../../cell';
+import type { CellError, DebugNews, DebugOrder, DebugSetup, MimeBundle } from '../../cell';
 import type { Bytes, ErrorCode, ErrorDetails, Seconds, StepPoint } from '../../core';
 import type { SourcePlace } from '../../figures';
 import type { StepRecord } from '../../ledger';
@@ -73,7 +73,14 @@ export interface OwnSources {
 
 /** Work for a rank's main thread. */
 export type RankWork =
-  | { readonly kind: 'cell'; readonly js: string; readonly cell: number; readonly walks?: boolean }
+  | {
+      readonly kind: 'cell';
+      readonly js: string;
+      readonly cell: number;
+      readonly walks?: boolean;
+      /** Where the debugger stops the cell; undefined if there is no debugger. */
+      readonly debug?: DebugSetup;
+    }
   | PutWork
   /** Returns the value of a variable, in the form of [Note: sent values]. */
   | { readonly kind: 'get'; readonly name: string }
@@ -304,6 +311,7 @@ export type ToRank =
       readonly run: number;
       readonly error: { readonly code: ErrorCode; readonly message: string };
     }
+  | { readonly type: 'debug'; readonly order: DebugOrder }
   | { readonly type: 'shutdown' };
 
 /** A message from a rank to the launcher. */
@@ -327,6 +335,7 @@ export type FromRank =
       /** The WebAssembly kernel that crashed in this work or in earlier work, and may have damaged the rank's heap. */
       readonly damage?: string | undefined;
     }
+  | { readonly type: 'debug'; readonly news: DebugNews }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 
 /** A message from the courier to its main thread. */

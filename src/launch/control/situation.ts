@@ -49,6 +49,8 @@ export interface Situation {
   readonly numPosted?: number | undefined;
   /** undefined: nobody asked, or the main thread did not answer, because it waits for the system or is in native code. */
   readonly look?: Look | undefined;
+  /** The line at which a debugger has stopped the main thread, as 'cell 3, line 2'. */
+  readonly stoppedAt?: string | undefined;
   /** Whether a walk halts the rank before a point of its step. */
   readonly isHalted?: boolean | undefined;
 }

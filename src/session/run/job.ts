@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import { z } from 'zod';
+import type { DebugNews, DebugOrder, DebugSetup } from '../../cell';
 import {
   anyValue,
   configNamed,
@@ -54,12 +55,14 @@ export interface CellRequest {
   /** Number of the notebook's cell. */
   readonly cell: number;
   readonly selection: Selection;
+  /** Where the debugger stops the ranks; undefined if there is no debugger. */
+  readonly debug?: DebugSetup | undefined;
   /** Called when the ranks are about to get the cell; not called for a cell that is refused. */
   readonly begins?: () => void;
 }
 
 /** A cell of Python and the ranks that run it. */
-export interface PythonCell extends Omit<CellRequest, 'js'> {
+export interface PythonCell extends Omit<CellRequest, 'js' | 'debug'> {
   readonly source: string;
 }
 
@@ -151,13 +154,29 @@ export class Job extends StepFigures {
    * Throws: as `on().run` does.
    * @internal
    */
-  async runCell({ js, cell, selection, begins }: CellRequest, sink: OutputSink): Promise<void> {
+  async runCell({ js, cell, selection, begins, debug }: CellRequest, sink: OutputSink): Promise<void> {
     requireLanguage(this.#fleet.engine, 'JavaScript', 'a %%ranks cell');
     const ranks = parseSelection(selection, this.numRanks);
-    const work = { kind: 'cell', js, cell } as const;
+    const work = { kind: 'cell', js, cell, ...(debug && { debug }) } as const;
     await this.#recordings.during(ranks, work, (steps) =>
       this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
     );
+  }
+
+  /**
+   * Gives an order to the debug agents of ranks.
+   * @internal
+   */
+  debug(rank: number | 'all', order: DebugOrder): void {
+    this.#supervisor.debug(rank, order);
+  }
+
+  /**
+   * Receives what the debug agents of ranks report.
+   * @internal
+   */
+  set debugged(listener: (rank: number, news: DebugNews) => void) {
+    this.#supervisor.debugged = listener;
   }
 
   /**
