@@ -17,7 +17,9 @@ const SUMS = `interface Row { readonly size: number }
 const rows: Row[] = [{ size: 2 }, { size: 3 }];
 function total(of: readonly Row[]): number {
   let sum = 0;
-  for (const row of of) sum += row.size;
+  for (const row of of) {
+    sum += row.size;
+  }
   return sum;
 }
 const before = rows.length;
@@ -41,20 +43,20 @@ describe('the debugger of notebook cells', () => {
 
   it('stops at a line of the source, shows calls and variables, steps over an await, and continues', async () => {
     await debug.attach();
-    await debug.breakAt(SUMS, 8);
+    await debug.breakAt(SUMS, 10);
     const running = client.execute(SUMS);
     const { reason, threadId } = await debug.next('stopped');
     assert.deepEqual([reason, threadId], ['breakpoint', 1]);
-    assert.match(String(await debug.stack()), /^In\[\d+\] 8$/);
+    assert.match(String(await debug.stack()), /^In\[\d+\] 10$/);
     assert.deepEqual((await debug.variables()).rows, '[ { size: 2 }, { size: 3 } ]');
-    for (const line of [9, 10]) {
+    for (const line of [11, 12]) {
       await debug.request('next', { threadId: 1 });
       await debug.next('stopped');
       assert.match(String(await debug.stack()), new RegExp(` ${line}$`));
     }
     await debug.request('stepIn', { threadId: 1 });
     assert.equal((await debug.next('stopped')).reason, 'step');
-    assert.match(String(await debug.stack()), /^total 4,In\[\d+\] 10$/);
+    assert.match(String(await debug.stack()), /^total 4,In\[\d+\] 12$/);
     assert.equal((await debug.variables()).of, '[ { size: 2 }, { size: 3 } ]');
     assert.equal((await debug.evaluate('of.length + sum')).body.result, 'NaN');
     await debug.request('stepOut', { threadId: 1 });
@@ -64,10 +66,10 @@ describe('the debugger of notebook cells', () => {
   });
 
   it('stops in a function of an earlier cell if a condition is true', async () => {
-    await debug.breakAt(SUMS, [5, 'sum > 1']);
+    await debug.breakAt(SUMS, [6, 'sum > 1']);
     const running = client.execute('total([{ size: 7 }, { size: 1 }])');
     await debug.next('stopped');
-    assert.match(String(await debug.stack()), /^total 5,In\[\d+\] 1$/);
+    assert.match(String(await debug.stack()), /^total 6,In\[\d+\] 1$/);
     const { sum } = await debug.variables();
     assert.equal(sum, '7');
     await debug.breakAt(SUMS);
@@ -89,7 +91,7 @@ describe('the debugger of notebook cells', () => {
   });
 
   it('stops nowhere after the session has ended', async () => {
-    await debug.breakAt(SUMS, 8);
+    await debug.breakAt(SUMS, 10);
     await debug.request('disconnect');
     const exchange = await client.execute(`${SUMS}\ndebugger;\nconsole.log('through')`);
     assert.equal(streamText(exchange), 'through\n');
