@@ -1,4 +1,4 @@
-import type { CellError, MimeBundle, StreamName } from '../../src/cell';
+import type { CellError, CellOutput, MimeBundle } from '../../src/cell';
 
 /** Number of an execution. Every output has this number, so that it appears in the cell that wrote it. */
 export type ExecutionId = number;
@@ -48,16 +48,6 @@ export type ToExecutor =
   | RunRanks
   | { readonly type: 'input'; readonly value: string }
   | CommMessage;
-
-export type CellOutput =
-  | { readonly kind: 'stream'; readonly name: StreamName; readonly text: string }
-  | {
-      readonly kind: 'display' | 'update';
-      readonly bundle: MimeBundle;
-      readonly metadata: MimeBundle;
-      readonly displayId: string | undefined;
-    }
-  | { readonly kind: 'clear'; readonly wait: boolean };
 
 export type Outcome =
   | { readonly ok: true; readonly result: MimeBundle | undefined }

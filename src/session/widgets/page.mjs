@@ -1,0 +1,134 @@
+// The widgets of src/session/widgets in a page: the code of anywidgets. page-code.ts adds the style. All texts come in the model.
+
+/** The text of page.css, which page-code.ts writes here. */
+const STYLE = '/* style */';
+
+const VIEW = 'application/vnd.jupyter.widget-view+json';
+
+/** Makes an element with attributes and children; texts are never markup. */
+const make = (name, attributes = {}, ...children) => {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+};
+
+/** JupyterLab shall leave keys to a control that has the focus, except with Control, Alt or Meta. Its own listener is on the document. */
+const leaveKeys = (event) => {
+  const host = event.target.closest?.('.shardlab-widget');
+  const isOurs = !(event.ctrlKey || event.altKey || event.metaKey);
+  host?.toggleAttribute('data-lm-suppress-shortcuts', isOurs);
+};
+addEventListener('keydown', leaveKeys, true);
+
+/** Shows HTML of the kernel, and runs its scripts, as a notebook's output does. */
+const showHtml = (element, html) => {
+  element.innerHTML = html;
+  for (const script of element.querySelectorAll('script')) {
+    const again = make('script', {}, script.textContent);
+    for (const { name, value } of script.attributes) again.setAttribute(name, value);
+    script.replaceWith(again);
+  }
+};
+
+/** The controls that the pointer holds now: they must not be drawn again. */
+const held = new Set();
+/** The models whose control had the focus when it was drawn again. */
+const focused = new Set();
+
+const slider = (model) => {
+  const [min, max, step] = ['min', 'max', 'step'].map((key) => `${model.get(key)}`);
+  const label = model.get('label') || 'slider';
+  const range = make('input', { type: 'range', min, max, step, 'aria-label': label });
+  const number = make('input', { type: 'number', min, max, step, 'aria-label': `${label}, as a number` });
+  const choose = (text) => {
+    const value = Number(text);
+    if (text === '' || Number.isNaN(value)) return show();
+    model.set('value', Math.min(Math.max(value, Number(min)), Number(max)));
+    model.save_changes();
+  };
+  const show = () => {
+    range.value = `${model.get('value')}`;
+    number.value = `${model.get('value')}`;
+  };
+  range.addEventListener('input', () => {
+    number.value = range.value;
+    if (model.get('continuousUpdate')) choose(range.value);
+  });
+  for (const input of [range, number]) input.addEventListener('change', () => choose(input.value));
+  return { elements: [range, number], show };
+};
+
+const select = (model) => {
+  const options = model.get('options').map((text, index) => make('option', { value: `${index}` }, text));
+  const list = make('select', { 'aria-label': model.get('label') || 'select' }, ...options);
+  list.addEventListener('change', () => {
+    model.set('value', Number(list.value));
+    model.save_changes();
+  });
+  return {
+    elements: [list],
+    show: () => {
+      list.value = `${model.get('value')}`;
+    },
+  };
+};
+
+const renderControl = (model, root) => {
+  const { elements, show } = { slider, select }[model.get('kind')](model);
+  const shown = make('div', { class: 'shown jp-RenderedHTMLCommon' });
+  root.append(make('label', { class: 'bar' }, model.get('label'), ...elements), shown);
+  const draw = () => {
+    showHtml(shown, model.get('shown'));
+  };
+  const busy = () => root.toggleAttribute('data-busy', model.get('value') !== model.get('answered'));
+  for (const element of elements) {
+    element.addEventListener('pointerdown', () => held.add(model.get('id')));
+    element.addEventListener('focus', () => focused.add(model.get('id')));
+    element.addEventListener('blur', () => element.isConnected && focused.delete(model.get('id')));
+  }
+  show();
+  draw();
+  busy();
+  if (focused.has(model.get('id'))) setTimeout(() => elements[0].focus({ preventScroll: true }));
+  const moved = () => {
+    show();
+    busy();
+  };
+  return { 'change:value': moved, 'change:shown': draw, 'change:answered': busy };
+};
+for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => held.clear(), true);
+
+/** Writes what the stored notebook shall show of the control into each output that shows it. JupyterLab saves the notebook after this. */
+const store = (notebook, model) => {
+  for (const { outputs } of notebook?.cells ?? []) {
+    for (let i = 0; i < (outputs?.length ?? 0); i++) {
+      const output = outputs.get(i);
+      const { data, metadata } = output.toJSON();
+      const stored = model.get('stored');
+      const isOurs = data?.[VIEW]?.model_id === model.get('id') && !held.has(model.get('id'));
+      if (isOurs && data['text/html'] !== stored['text/html'])
+        output.setData({ data: { ...data, ...stored }, metadata });
+    }
+  }
+};
+
+function initialize({ model }) {
+  const context = model.widget_manager?.context;
+  const saving = (_, state) => state === 'started' && store(context.model, model);
+  if (model.get('stored') !== undefined) context?.saveState?.connect(saving);
+  return () => context?.saveState?.disconnect(saving);
+}
+
+function render({ model, el }) {
+  const root = make('div', { class: 'shardlab-widget' });
+  el.replaceChildren(make('style', {}, STYLE), root);
+  const changes = Object.entries(renderControl(model, root));
+  for (const [name, changed] of changes) model.on(name, changed);
+  return () => {
+    for (const [name, changed] of changes) model.off(name, changed);
+  };
+}
+
+// biome-ignore lint/style/noDefaultExport: anywidget reads the default export.
+export default { initialize, render };
