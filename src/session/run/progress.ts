@@ -4,13 +4,13 @@ import {
   type MimeBundle,
   type ProgressPlace,
   progressBundle,
-  replacingDisplay,
   timeLeft,
 } from '../../cell';
 import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
 import { counted, type Figure, ink, runFigures } from '../../figures';
 import type { EvaluatedStep } from '../../launch';
 import type { StepResult } from '../../training';
+import { stepsDisplay } from '../widgets/steps-display';
 import type { ReplicaDrift } from './replicas';
 
 /** If there are fewer points than this, the display is a line of text without a curve. */
@@ -33,6 +33,8 @@ export interface ProgressOptions {
   /** Whether the curve stays when the steps have ended. */
   readonly keepsCurve: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
+  /** Ends the steps after the running one; undefined if no button shall do so. */
+  readonly stop?: (() => void) | undefined;
 }
 
 /** The display of steps. */
@@ -41,7 +43,7 @@ export type StepProgress = ReturnType<typeof createProgress>;
 /** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
 export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
-  const display = replacingDisplay(sink, 'shardlab-run');
+  const display = stepsDisplay(sink, options.stop);
   const newest: StepResult[] = [];
   const state: State = { ...options, start: now(), losses: [], margins: [], newest };
   const stepSeconds: Seconds[] = [];
@@ -56,7 +58,7 @@ export function createProgress(options: ProgressOptions) {
     const last = newest.at(-1);
     if (last === undefined) return;
     const timed = { stepSeconds, tokens: numTokens, countedRows: last.countedRows };
-    display(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
+    display.end(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
   };
   return {
     /** Shows one more step. After `finish`, as in a step that a walk completes when its cell has ended, it shows the final state. */
@@ -75,7 +77,7 @@ export function createProgress(options: ProgressOptions) {
       }
       const start = performance.now();
       if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
-      display(runningBundle(state));
+      display.show(runningBundle(state));
       drawnAt = performance.now();
       drawingMs = drawnAt - start;
     },
@@ -83,7 +85,7 @@ export function createProgress(options: ProgressOptions) {
     place: {
       line: {
         isNotebook: true,
-        show: (text, done, total) => display(progressBundle(text, done, total, pictureOf(state))),
+        show: (text, done, total) => display.show(progressBundle(text, done, total, pictureOf(state))),
         end: () => undefined,
       },
     } satisfies ProgressPlace,
@@ -108,7 +110,7 @@ export class ProgressPlaces {
     const { numSteps } = options;
     if (numSteps === null || numSteps >= LEAST_POINTS) return createProgress(options);
     if (this.#shared !== undefined) return this.#shared;
-    const progress = createProgress({ ...options, numSteps: null });
+    const progress = createProgress({ ...options, numSteps: null, stop: undefined });
     const isShared = currentDisplay()?.atEnd?.(() => {
       this.#shared = undefined;
       progress.finish();

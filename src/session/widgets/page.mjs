@@ -97,6 +97,26 @@ const renderControl = (model, root) => {
   };
   return { 'change:value': moved, 'change:shown': draw, 'change:answered': busy };
 };
+/** The progress of steps beside a button that ends them. */
+const renderSteps = (model, root) => {
+  const stop = make('button', {
+    type: 'button',
+    title: 'End the training after the running step; its steps are kept',
+  });
+  stop.addEventListener('click', () => model.send({ does: 'stop' }));
+  const shown = make('div', { class: 'shown' });
+  root.append(make('div', { class: 'steps' }, stop, shown));
+  const draw = () => showHtml(shown, model.get('shown'));
+  const state = () => {
+    stop.hidden = model.get('isOver');
+    stop.disabled = model.get('isStopped');
+    stop.textContent = model.get('isStopped') ? 'Stopping …' : '■ Stop';
+  };
+  draw();
+  state();
+  return { 'change:shown': draw, 'change:isStopped': state, 'change:isOver': state };
+};
+
 for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => held.clear(), true);
 
 /** Writes what the stored notebook shall show of the control into each output that shows it. JupyterLab saves the notebook after this. */
@@ -116,14 +136,15 @@ const store = (notebook, model) => {
 function initialize({ model }) {
   const context = model.widget_manager?.context;
   const saving = (_, state) => state === 'started' && store(context.model, model);
-  if (model.get('stored') !== undefined) context?.saveState?.connect(saving);
+  context?.saveState?.connect(saving);
+  model.send({ does: 'loaded' });
   return () => context?.saveState?.disconnect(saving);
 }
 
 function render({ model, el }) {
   const root = make('div', { class: 'shardlab-widget' });
   el.replaceChildren(make('style', {}, STYLE), root);
-  const changes = Object.entries(renderControl(model, root));
+  const changes = Object.entries((model.get('kind') === 'steps' ? renderSteps : renderControl)(model, root));
   for (const [name, changed] of changes) model.on(name, changed);
   return () => {
     for (const [name, changed] of changes) model.off(name, changed);

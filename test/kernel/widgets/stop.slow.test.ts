@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { contents, JupyterClient, type Published, resultText, shownText } from '../jupyter-client';
+
+let client: JupyterClient;
+
+before(async () => {
+  client = await JupyterClient.start();
+  await client.execute(`
+    import * as sl from 'shardlab';
+    const job = await sl.launch({ ranks: 2 });
+    const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+  `);
+});
+
+after(() => client.stop());
+
+const VIEW = 'application/vnd.jupyter.widget-view+json';
+
+/** Speaks to the kernel as a page with widgets does when it connects. */
+async function connectPage(): Promise<void> {
+  await client.tell('comm_open', { comm_id: 'page', target_name: 'jupyter.widget.control', data: {} });
+  await client.tell('comm_msg', { comm_id: 'page', data: { method: 'request_states' } });
+}
+
+function opensWidget({ header, content }: Published): boolean {
+  return header.msg_type === 'comm_open' && content.target_name === 'jupyter.widget';
+}
+
+async function send(id: unknown, content: object): Promise<void> {
+  await client.tell('comm_msg', { comm_id: id, data: { method: 'custom', content } });
+}
+
+test('a client without widgets gets the same messages as ever', async () => {
+  const exchange = await client.execute('await run.step(60)');
+  const types = new Set(exchange.published.map(({ header }) => header.msg_type));
+  assert.deepEqual(
+    [...types].filter((type) => type.startsWith('comm')),
+    [],
+  );
+  assert.match(shownText(exchange), /^step 60\/60/);
+});
+
+test('the Stop button ends the training after the running step, and the cell returns its steps', async () => {
+  await connectPage();
+  const opened = client.until(opensWidget);
+  const running = client.execute('const summary = await run.step(100_000); summary');
+  const { comm_id: id } = (await opened).content;
+  const shown = client.until(
+    ({ header, content }) => header.msg_type === 'update_display_data' && VIEW in Object(content.data),
+  );
+  await send(id, { does: 'loaded' });
+  await shown;
+  const before = client.until(
+    ({ content }) => content.comm_id === id && Object(content.data).method === 'update',
+  );
+  await before;
+  await send(id, { does: 'stop' });
+  const exchange = await running;
+  assert.deepEqual(contents(exchange, 'error'), []);
+  assert.match(String(resultText(exchange)), /ended after step \d+, by the Stop button/);
+  assert.match(shownText(exchange), /^step (\d+)\/\d+ .*ended after step \1, by the Stop button$/);
+  const [last] = contents(exchange, 'update_display_data').slice(-1);
+  assert.deepEqual(Object.keys(Object(last?.data)), ['text/plain'], 'the button goes');
+  const info = await client.request('comm_info_request', { target_name: 'jupyter.widget' });
+  assert.deepEqual(info.content.comms, {});
+  const more = await client.execute('(await run.step(2)).lastStep - summary.lastStep');
+  assert.equal(resultText(more), '2', 'the run goes on after the last step');
+});
+
+test('the Stop button ends a loop over steps and a training with evaluations', async () => {
+  const opened = client.until(opensWidget);
+  const running = client.execute(`
+    let count = 0;
+    for await (const { step } of run.steps(100_000)) count++;
+    [count > 0, run.lastStep > count].join()
+  `);
+  const { comm_id: id } = (await opened).content;
+  await send(id, { does: 'loaded' });
+  await send(id, { does: 'stop' });
+  assert.equal(resultText(await running), "'true,true'");
+});
