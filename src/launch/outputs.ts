@@ -11,6 +11,7 @@ import {
 import { rankNames } from '../core';
 import { ink } from '../figures';
 import type { RankEvent } from './control/messages';
+import { tabsHtml } from './tabs';
 
 /** The output of one rank so far. */
 interface RankContent {
@@ -225,13 +226,33 @@ function pre(text: string, style: string): string {
   return `<pre style="margin:0;word-break:normal;overflow-wrap:anywhere;${style}">${ink.escapeHtml(text)}</pre>`;
 }
 
+/**
+ * Returns a tab for each section, if at least two sections differ and one has a picture; undefined if text says it all, if there is
+ * something that HTML cannot hold, or if a browser cannot show so much in one output.
+ */
+function tabsOfRanks(sections: readonly OutputSection[]): MimeBundle | undefined {
+  const rich = richParts(sections);
+  if (sections.length < 2 || rich.length === 0 || !rich.every(fitsHtml)) return undefined;
+  const pages = sections.map((section) => ({ title: section.title, ...wholeSection(section) }));
+  const html = tabsHtml(pages);
+  if (html.length > MOST_TABS) return undefined;
+  return { 'text/html': html, 'text/plain': pages.flatMap(({ title, text }) => [title, text]).join('\n') };
+}
+
+/** The most characters of tabs in one output. */
+const MOST_TABS = 8_000_000;
+
+function fitsHtml(bundle: MimeBundle): boolean {
+  return Object.keys(bundle).some((type) => type === 'text/html' || type.startsWith('image/'));
+}
+
 /** Time between two redraws while outputs arrive. */
 const REDRAW_MS = 100;
 
 /** Shows the grouped outputs of a call while it runs. */
 export interface LiveOutput {
   add(event: RankEvent): void;
-  /** Draws the text for the last time, then the figures and pictures that text cannot show. */
+  /** Draws the text for the last time, then the figures and pictures that text cannot show; if they differ by rank, in tabs. */
   finish(): void;
 }
 
@@ -272,6 +293,12 @@ export function createLiveOutput(display: DisplaySink): LiveOutput {
       timer ??= setTimeout(draw, REDRAW_MS);
     },
     finish() {
+      const tabs = tabsOfRanks(output.sections);
+      if (tabs !== undefined) {
+        clearTimeout(timer);
+        show(tabs);
+        return;
+      }
       draw();
       for (const bundle of richParts(output.sections)) display.display(bundle);
     },

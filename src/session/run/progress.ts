@@ -6,9 +6,19 @@ import {
   progressBundle,
   timeLeft,
 } from '../../cell';
-import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
+import {
+  type Bytes,
+  DISPLAY,
+  median,
+  now,
+  type Seconds,
+  type Shown,
+  shownAsText,
+  sumOf,
+  withShown,
+} from '../../core';
 import { counted, type Figure, ink, runFigures } from '../../figures';
-import type { EvaluatedStep } from '../../launch';
+import type { EvaluatedStep, RankStep } from '../../launch';
 import type { StepResult } from '../../training';
 import { stepsDisplay } from '../widgets/steps-display';
 import type { ReplicaDrift } from './replicas';
@@ -32,6 +42,8 @@ export interface ProgressOptions {
   readonly hasOwnLoss: boolean;
   /** Whether the curve stays when the steps have ended. */
   readonly keepsCurve: boolean;
+  /** Whether the curve has the peaks of memory below the losses. */
+  readonly hasMemory?: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
   /** Ends the steps after the running one; undefined if no button shall do so. */
   readonly stop?: (() => void) | undefined;
@@ -45,7 +57,7 @@ export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
   const display = stepsDisplay(sink, options.stop);
   const newest: StepResult[] = [];
-  const state: State = { ...options, start: now(), losses: [], margins: [], newest };
+  const state: State = { ...options, start: now(), losses: [], margins: [], peaks: [], newest };
   const stepSeconds: Seconds[] = [];
   let numTokens = 0;
   let numSkipped = 0;
@@ -62,9 +74,10 @@ export function createProgress(options: ProgressOptions) {
   };
   return {
     /** Shows one more step. After `finish`, as in a step that a walk completes when its cell has ended, it shows the final state. */
-    show(last: StepResult): void {
+    show(last: StepResult, ranks: readonly RankStep[] = []): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
+      if (options.hasMemory === true) state.peaks.push(peakOf(ranks));
       if (last.rewards !== undefined) state.margins.push(last.rewards.margin);
       numSkipped += Number(last.skipped);
       newest.push(last);
@@ -127,6 +140,8 @@ interface State extends ProgressOptions {
   readonly losses: number[];
   /** The margins of pairs, step by step; empty unless the training is DPO. */
   readonly margins: number[];
+  /** The largest peak of a rank's memory, step by step; empty unless the curve has it. */
+  readonly peaks: Bytes[];
   /** Results of the newest steps. */
   readonly newest: readonly StepResult[];
   /** The steps whose speed is shown. Default: the newest. */
@@ -183,12 +198,17 @@ function progressText(state: State): string {
 }
 
 function curveOf(state: State): Figure {
-  const { name, losses, margins, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
+  const { name, losses, margins, peaks, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
-  const series = [{ name, losses, margins, firstStep, hasOwnLoss, evaluations }];
+  const series = [{ name, losses, margins, peaks, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return runFigures.loss(series, { speed: speedText(timed), steps });
+}
+
+/** Returns the largest peak of a rank's memory in a step; NaN if the step was not recorded. */
+function peakOf(ranks: readonly RankStep[]): Bytes {
+  return Math.max(...ranks.map(({ record }) => record?.memory.peakBytes ?? Number.NaN));
 }
 
 /** Returns the number of the first shown step, counted over the whole run. */

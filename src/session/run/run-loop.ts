@@ -212,7 +212,8 @@ export class RunLoop<R> {
       name: runName(this.#parts),
       numSteps: isEndless ? null : numSteps,
       hasOwnLoss: hasOwnLoss(history.phase.config),
-      keepsCurve: options.curve === true,
+      keepsCurve: options.curve === true || options.live === true,
+      hasMemory: options.live === true,
       evaluations: () => history.evaluations,
     });
     const loop = new TrainingLoop(this.#home, { name, numSteps, options, progress, walk });

@@ -132,7 +132,7 @@ export class TrainingLoop<R> {
       last = parts.history.keep(ranks);
       this.#numDone++;
       logs.step(last, ranks);
-      progress.show(last);
+      progress.show(last, ranks);
       // A press between two calls on the ranks has found no steps to stop.
       if (this.#isStopPressed) training.stop();
     };

@@ -1,0 +1,55 @@
+// Tabs of ranks in a page. tabs.ts puts this code into the output of a cell; without it, the output shows all ranks below each other.
+
+/** Makes tabs of the outputs with this id in the page that no script has made yet. */
+export function startTabs(id) {
+  for (const element of document.querySelectorAll(`[data-shardlab-tabs="${id}"]:not([data-started])`)) {
+    element.setAttribute('data-started', '');
+    makeTabs(element);
+  }
+}
+
+let numMade = 0;
+
+function makeTabs(element) {
+  const panels = [...element.querySelectorAll(':scope > section')];
+  const list = document.createElement('div');
+  list.setAttribute('role', 'tablist');
+  list.setAttribute('aria-label', 'ranks');
+  const name = `shardlab-tabs-${Date.now()}-${numMade++}`;
+  const tabs = panels.map((panel, i) => {
+    const title = panel.querySelector(':scope > .title');
+    const tab = document.createElement('button');
+    Object.assign(tab, { type: 'button', id: `${name}-${i}`, textContent: title.textContent });
+    tab.setAttribute('role', 'tab');
+    tab.setAttribute('aria-controls', `${name}-${i}-panel`);
+    panel.id = `${name}-${i}-panel`;
+    panel.setAttribute('role', 'tabpanel');
+    panel.setAttribute('aria-labelledby', tab.id);
+    panel.tabIndex = 0;
+    title.hidden = true;
+    tab.addEventListener('click', () => choose(i));
+    return tab;
+  });
+  const choose = (chosen) => {
+    tabs.forEach((tab, i) => {
+      tab.setAttribute('aria-selected', `${i === chosen}`);
+      tab.tabIndex = i === chosen ? 0 : -1;
+      panels[i].hidden = i !== chosen;
+    });
+  };
+  list.addEventListener('keydown', (event) => {
+    // JupyterLab shall leave keys to the tabs; its own listener is on the document.
+    const at = tabs.indexOf(event.target);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const chosen = (to + tabs.length) % tabs.length;
+    choose(chosen);
+    tabs[chosen].focus();
+  });
+  list.setAttribute('data-lm-suppress-shortcuts', 'true');
+  list.append(...tabs);
+  element.prepend(list);
+  choose(0);
+}
