@@ -142,6 +142,7 @@ export class CellRunner {
     try {
       this.#channel.end(id);
     } finally {
+      this.#channel.cells.end(id, outcome);
       this.#channel.send({ type: 'done', id, outcome });
     }
   }

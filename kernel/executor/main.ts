@@ -100,6 +100,7 @@ async function main(settings: ExecutorSettings): Promise<void> {
     open: (...place) => comms.open(...place),
     register: (...target) => comms.register(...target),
     call: (work, heard) => runner.call(work, heard),
+    connected: () => channel.cells.offer(),
   });
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type CellOutput, type DisplaySink, type StreamWriter, toWireBundle } from '../../src/cell';
-import type { CommMessage, ExecutionId, FromExecutor, RunCell } from './protocol';
+import type { CommMessage, ExecutionId, FromExecutor, RunCell, RunRanks } from './protocol';
+import { RunningCells } from './running-cells';
 
 /** The functions that are called at the end of an execution. */
 type Endings = (() => void)[];
@@ -13,6 +14,8 @@ interface Captured {
 
 /** Sends the outputs of cells to the front; each output has the number of its execution. */
 export class OutputChannel {
+  /** The cells whose outputs a page that is loaded again may ask for. */
+  readonly cells = new RunningCells();
   /** The executions that have not ended, the oldest first. */
   readonly #running = new Map<ExecutionId, Endings>();
   /** Gets the outputs of the callback of a widget whose code now runs. */
@@ -70,8 +73,10 @@ export class OutputChannel {
   }
 
   /** Begins the outputs of a cell. */
-  begin({ id, inSubshell }: Pick<RunCell, 'id' | 'inSubshell'>): void {
+  begin(request: RunCell | RunRanks): void {
+    const { id, inSubshell } = request;
     this.#running.set(id, []);
+    this.cells.begin(request);
     if (!inSubshell) this.#newest = id;
   }
 
@@ -118,7 +123,11 @@ export class OutputChannel {
 
   #output(output: CellOutput, id = this.current): void {
     const captured = this.#captured.getStore();
-    if (captured !== undefined) captured.heard(output);
-    else this.send({ type: 'output', id, output });
+    if (captured !== undefined) {
+      captured.heard(output);
+      return;
+    }
+    this.cells.add(id, output);
+    this.send({ type: 'output', id, output });
   }
 }

@@ -11,6 +11,15 @@ export interface ExecutorSettings {
   readonly installation: string;
 }
 
+/** The request that runs a cell, as a page knows it. */
+export interface Origin {
+  readonly requestId: string;
+  /** The cell of the notebook; undefined if the client does not say it. */
+  readonly cellId?: string | undefined;
+  /** The cell's source. */
+  readonly code: string;
+}
+
 /** A compiled cell. */
 export interface RunCell {
   readonly type: 'run';
@@ -21,10 +30,11 @@ export interface RunCell {
   readonly inSubshell: boolean;
   readonly js: string;
   readonly allowStdin: boolean;
+  readonly origin: Origin;
 }
 
 /** A cell for the ranks of the newest job. */
-export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell'> {
+export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell' | 'origin'> {
   readonly type: 'ranks';
   /** Compiled code, or Python as the user wrote it. */
   readonly code: string;

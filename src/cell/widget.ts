@@ -35,6 +35,8 @@ export interface WidgetComms {
   open(target: string, data: Data, metadata: Data): WidgetComm;
   /** Calls `opened` with each channel that the front end opens for this target. */
   register(target: string, opened: (comm: WidgetComm) => void): void;
+  /** Is called when a page that shows widgets has connected, before it gets the states of open widgets. */
+  connected?(): void;
   /** Runs a callback; `heard` gets its outputs, and an interrupt ends it. Never rejects. */
   call(work: () => unknown, heard: (output: CellOutput) => void): Promise<CallbackOutcome>;
 }
@@ -62,7 +64,9 @@ export function registerComms(comms: WidgetComms): void {
   comms.register('jupyter.widget.control', (comm) => {
     widgets.hasPage = true;
     comm.onMessage = ({ method }) => {
-      if (method === 'request_states') comm.send(statesOf(open));
+      if (method !== 'request_states') return;
+      comms.connected?.();
+      comm.send(statesOf(open));
     };
   });
 }
@@ -125,6 +129,8 @@ export interface Widget {
   readonly isRestored: boolean;
   /** Changes values of the model. */
   set(changes: Data): void;
+  /** Sends a message to the code, which listens to it by `model.on('msg:custom')`. */
+  send(message: Data): void;
   /** Closes the channel; front ends then remove the widget from their pages. */
   close(): void;
 }
@@ -181,6 +187,9 @@ export function openWidget({ esm, state, heard, changed }: WidgetOptions): Widge
     set: (changes) => {
       widget.state = { ...widget.state, ...changes };
       if (widgets.open.has(comm.id)) update(changes);
+    },
+    send: (content) => {
+      if (widgets.open.has(comm.id)) comm.send({ method: 'custom', content });
     },
     close: () => {
       if (widgets.open.delete(comm.id)) comm.close();

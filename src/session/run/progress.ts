@@ -169,7 +169,8 @@ function pictureOf(state: State): string {
 function finalBundle(state: State, note: string | null): MimeBundle {
   const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
   if (!state.keepsCurve || state.losses.length < LEAST_POINTS) return { 'text/plain': text };
-  const curve = curveOf(state);
+  // Steps that ended early have an axis of their own length.
+  const curve = curveOf({ ...state, numSteps: null });
   const bundle = (note === null ? curve : curve.withNote(ink.escapeHtml(note)))[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }

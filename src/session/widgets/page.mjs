@@ -33,8 +33,8 @@ const showHtml = (element, html) => {
 
 /** The controls that the pointer holds now: they must not be drawn again. */
 const held = new Set();
-/** The models whose control had the focus when it was drawn again. */
-const focused = new Set();
+/** The elements of controls that have the focus, by their model, so that a control that is drawn again has it too. */
+const focused = new Map();
 
 const slider = (model) => {
   const [min, max, step] = ['min', 'max', 'step'].map((key) => `${model.get(key)}`);
@@ -84,13 +84,18 @@ const renderControl = (model, root) => {
   const busy = () => root.toggleAttribute('data-busy', model.get('value') !== model.get('answered'));
   for (const element of elements) {
     element.addEventListener('pointerdown', () => held.add(model.get('id')));
-    element.addEventListener('focus', () => focused.add(model.get('id')));
-    element.addEventListener('blur', () => element.isConnected && focused.delete(model.get('id')));
+    element.addEventListener('focus', () => focused.set(model.get('id'), elements.indexOf(element)));
+    // An element that is removed loses the focus too.
+    element.addEventListener('blur', () =>
+      setTimeout(() => element.isConnected && focused.delete(model.get('id'))),
+    );
   }
   show();
   draw();
   busy();
-  if (focused.has(model.get('id'))) setTimeout(() => elements[0].focus({ preventScroll: true }));
+  const focus = () => elements[focused.get(model.get('id'))]?.focus({ preventScroll: true });
+  // The view is put into the page after it was drawn.
+  requestAnimationFrame(() => requestAnimationFrame(focus));
   const moved = () => {
     show();
     busy();
