@@ -10,6 +10,13 @@ export function startTabs(id) {
 
 let numMade = 0;
 
+/** JupyterLab shall leave keys to a tab that has the focus, except with Control, Alt or Meta. Its own listener is on the document. */
+function leaveKeys({ target, ctrlKey, altKey, metaKey }) {
+  if (target.matches?.('[data-shardlab-tabs] > * > [role=tab]') !== true) return;
+  target.toggleAttribute('data-lm-suppress-shortcuts', !(ctrlKey || altKey || metaKey));
+}
+addEventListener('keydown', leaveKeys, true);
+
 function makeTabs(element) {
   const panels = [...element.querySelectorAll(':scope > section')];
   const list = document.createElement('div');
@@ -38,7 +45,6 @@ function makeTabs(element) {
     });
   };
   list.addEventListener('keydown', (event) => {
-    // JupyterLab shall leave keys to the tabs; its own listener is on the document.
     const at = tabs.indexOf(event.target);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
     if (at < 0 || to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -48,7 +54,6 @@ function makeTabs(element) {
     choose(chosen);
     tabs[chosen].focus();
   });
-  list.setAttribute('data-lm-suppress-shortcuts', 'true');
   list.append(...tabs);
   element.prepend(list);
   choose(0);

@@ -14,10 +14,9 @@ const make = (name, attributes = {}, ...children) => {
 };
 
 /** JupyterLab shall leave keys to a control that has the focus, except with Control, Alt or Meta. Its own listener is on the document. */
-const leaveKeys = (event) => {
-  const host = event.target.closest?.('.shardlab-widget');
-  const isOurs = !(event.ctrlKey || event.altKey || event.metaKey);
-  host?.toggleAttribute('data-lm-suppress-shortcuts', isOurs);
+const leaveKeys = ({ target, ctrlKey, altKey, metaKey }) => {
+  if (target.closest?.('.shardlab-widget') == null) return;
+  target.toggleAttribute('data-lm-suppress-shortcuts', !(ctrlKey || altKey || metaKey));
 };
 addEventListener('keydown', leaveKeys, true);
 

@@ -9,7 +9,7 @@ export interface SelectOptions<T> {
   /** The values, or an object with a value for each text that is shown. */
   readonly options: readonly T[] | Readonly<Record<string, T>>;
   /** The first value. Default: the first of the options. */
-  readonly value?: NoInfer<T> | undefined;
+  readonly value?: T | undefined;
   /** The name beside the select. */
   readonly label?: string | undefined;
 }
