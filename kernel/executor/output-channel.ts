@@ -49,6 +49,7 @@ export class OutputChannel {
     const output = (shown: CellOutput): void =>
       captured === undefined ? this.#output(shown, execution()) : captured.heard(shown);
     return {
+      showsWidgets: captured === undefined,
       display: (bundle, { displayId, metadata = {} } = {}) => {
         const content = { bundle: toWireBundle(bundle), metadata: toWireBundle(metadata), displayId };
         output({ kind: 'display', ...content });

@@ -1,4 +1,5 @@
-import { globalSlot } from '../core';
+import { clearTimeout, setTimeout } from 'node:timers';
+import { globalSlot, now, type Seconds } from '../core';
 import type { CellError } from './cell-error';
 import type { StreamName } from './console-capture';
 import { type MimeBundle, toMimeBundle } from './mime';
@@ -194,6 +195,32 @@ export function openWidget({ esm, state, heard, changed }: WidgetOptions): Widge
     close: () => {
       if (widgets.open.delete(comm.id)) comm.close();
     },
+  };
+}
+
+/**
+ * Limits how often `send` is called: a request within `between` after the call before (`last`) is answered later, and several such
+ * requests once.
+ */
+export function limited(send: () => void, between: Seconds, last: Seconds = Number.NEGATIVE_INFINITY) {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+  };
+  const sendNow = (): void => {
+    stop();
+    last = now();
+    send();
+  };
+  return {
+    now: sendNow,
+    request: (): void => {
+      const left = last + between - now();
+      if (left <= 0) sendNow();
+      else timer ??= setTimeout(sendNow, left * 1000);
+    },
+    stop,
   };
 }
 

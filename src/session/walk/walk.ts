@@ -170,6 +170,7 @@ export class Walk {
     const sink = currentDisplay();
     return runFigures.walk.player(this, {
       openWidget: widgets.openWidget,
+      limited: widgets.limited,
       replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk'),
     });
   }

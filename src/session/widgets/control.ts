@@ -1,10 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { type CallbackOutcome, type CellOutput, unbroken, widgets } from '../../cell';
+import {
+  type CallbackOutcome,
+  type CellOutput,
+  currentDisplay,
+  replacingDisplay,
+  unbroken,
+  widgets,
+} from '../../cell';
 import { ConfigError, DISPLAY, type DisplayBundle, now, type Seconds } from '../../core';
 import { ink } from '../../figures';
 import { outputs } from '../../launch';
-import { limited } from './limited';
 import { widgetCode } from './page-code';
 
 /** What is special about one kind of controls. */
@@ -85,8 +91,18 @@ export class Control<T> {
       this.#open();
       this.#request();
     }
+    const bundle = (): DisplayBundle => ({ ...this.#widget?.bundle, ...this.#stored() });
+    const display = currentDisplay();
+    if (display === undefined || (await endsWithin(this.#running, SHOWN_AFTER))) {
+      await this.#running;
+      return bundle();
+    }
+    const show = replacingDisplay(display, 'shardlab-control');
+    show(bundle());
     await this.#running;
-    return { ...this.#widget?.bundle, ...this.#stored() };
+    // The stored notebook gets what the call has shown.
+    show(bundle());
+    return {};
   }
 
   /** Returns the text that Node shows for the control. */
@@ -160,7 +176,8 @@ export class Control<T> {
         this.#widget?.set(outcome === undefined ? this.#drawn() : this.#drawn(value));
       });
     };
-    const drawing = limited(draw);
+    // What a quick call shows comes as one change.
+    const drawing = widgets.limited(draw, BETWEEN_CHANGES, now());
     const heard = (output: CellOutput): void => {
       shown.add(eventOf(output));
       drawing.request();
@@ -197,8 +214,21 @@ export class Control<T> {
   }
 }
 
+/** A page gets at most one change in this time while a callback runs. */
+const BETWEEN_CHANGES: Seconds = 0.2;
+/** A control whose first call takes longer than this is shown before the call has ended. */
+const SHOWN_AFTER: Seconds = 1;
 /** Calls of a callback begin at least this far apart. */
 const BETWEEN_CALLS: Seconds = 0.1;
+
+/** Whether work ends within a time. */
+async function endsWithin(work: Promise<void> | undefined, seconds: Seconds): Promise<boolean> {
+  const limit = new AbortController();
+  const late = delay(seconds * 1000, false, { signal: limit.signal }).catch(() => false);
+  const isInTime = await Promise.race([Promise.resolve(work).then(() => true), late]);
+  limit.abort();
+  return isInTime;
+}
 
 function eventOf(output: CellOutput): Parameters<outputs.GroupedOutput['add']>[0] {
   const place = { rank: 0, cell: undefined };

@@ -50,8 +50,8 @@ export function stepsDisplay(sink: DisplaySink | undefined, stop: (() => void) |
       newest = bundle;
       if (isShown) widget?.set({ shown: htmlOf(bundle), stored: bundle });
       else display(bundle);
-      const isLong = now() - start > BUTTON_AFTER;
-      if (isLong && stop !== undefined && widget === undefined && widgets.hasWidgetPage()) open(stop);
+      if (stop === undefined || widget !== undefined || sink?.showsWidgets !== true) return;
+      if (now() - start > BUTTON_AFTER && widgets.hasWidgetPage()) open(stop);
     },
     end(bundle) {
       newest = bundle;

@@ -92,6 +92,26 @@ test('a select gives the values of its texts, and impossible values are refused'
   assert.match(String(contents(over, 'error')[0]?.evalue), /value 11 is not from 0 to 10/);
 });
 
+test('a control whose first call takes long is shown before the call has ended, and stored with its end', async () => {
+  const exchange = await client.execute(`
+    const slow = sl.slider().onChange(async () => {
+      console.log('first part');
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      return 'second part';
+    });
+    slow
+  `);
+  assert.deepEqual(contents(exchange, 'execute_result'), []);
+  const [shown] = contents(exchange, 'display_data');
+  const [stored, ...more] = contents(exchange, 'update_display_data');
+  assert.deepEqual(more, []);
+  const texts = [shown, stored].map((content) => String(Object(content?.data)['text/plain']));
+  assert.deepEqual(texts, [
+    'slider = 0 (0 to 100, step 1)\nfirst part',
+    "slider = 0 (0 to 100, step 1)\nfirst part\n'second part'",
+  ]);
+});
+
 test('an error of a callback is shown beneath the widget with its line, and the next value replaces it', async () => {
   const { id, data } = shownWidget(
     await client.execute(`const fails = sl.slider({ max: 3 }).onChange((n) => {

@@ -2,15 +2,16 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { contents, JupyterClient, type Published, resultText, shownText } from '../jupyter-client';
 
+const START = `
+  import * as sl from 'shardlab';
+  const job = await sl.launch({ ranks: 2 });
+  const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+`;
 let client: JupyterClient;
 
 before(async () => {
   client = await JupyterClient.start();
-  await client.execute(`
-    import * as sl from 'shardlab';
-    const job = await sl.launch({ ranks: 2 });
-    const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
-  `);
+  await client.execute(START);
 });
 
 after(() => client.stop());
@@ -79,4 +80,27 @@ test('the Stop button ends a loop over steps and a training with evaluations', a
   await send(id, { does: 'loaded' });
   await send(id, { does: 'stop' });
   assert.equal(resultText(await running), "'true,true'");
+});
+
+test('a callback of a slider may train: its progress is shown beneath the slider', async () => {
+  const exchange = await client.execute(`
+    sl.slider({ min: 6, max: 60 }).onChange(async (n) => {
+      const { numSteps } = await run.step(n);
+      return \`\${numSteps} steps\`;
+    })
+  `);
+  const [result] = contents(exchange, 'execute_result');
+  assert.match(String(Object(result?.data)['text/plain']), /^slider = 6 .*\nstep \d+\/\d+ .*\n'6 steps'$/);
+});
+
+test('a page that has connected gets the button also after the process of the cells was replaced', async () => {
+  const died = await client.execute("process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})");
+  assert.equal(contents(died, 'error')[0]?.ename, 'KernelDied');
+  await client.execute(START);
+  const opened = client.until(opensWidget);
+  const running = client.execute('await run.step(100_000)');
+  const { comm_id: id } = (await opened).content;
+  await send(id, { does: 'loaded' });
+  await send(id, { does: 'stop' });
+  assert.match(String(resultText(await running)), /by the Stop button/);
 });
