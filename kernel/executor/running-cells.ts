@@ -52,8 +52,8 @@ export class RunningCells {
     const { id, origin } = request;
     if (origin.cellId === undefined) return;
     // The cell runs again, so what an earlier run has shown is over.
-    for (const [other, { request }] of this.#cells) {
-      if (request.origin.cellId === origin.cellId) this.#forget(other);
+    for (const [earlier, { request }] of this.#cells) {
+      if (request.origin.cellId === origin.cellId) this.#forget(earlier);
     }
     const outputs = new KeptOutputs();
     this.#cells.set(id, { request, start: now(), outputs, isOver: false, widget: undefined });
@@ -68,10 +68,10 @@ export class RunningCells {
     if (cell === undefined) return;
     cell.isOver = true;
     cell.outputs.end(outcome, cell.request.cell);
+    // A page that shows the cell needs its widget until the cell has ended there too.
+    if (now() - cell.start < KEPT_FROM && cell.widget === undefined) this.#forget(id);
     const ended = [...this.#cells].filter(([, { isOver }]) => isOver);
-    const short = now() - cell.start < KEPT_FROM ? [id] : [];
-    for (const other of [...short, ...ended.slice(0, -NUM_ENDED).map(([other]) => other)])
-      this.#forget(other);
+    for (const [oldest] of ended.slice(0, -NUM_ENDED)) this.#forget(oldest);
   }
 
   /** Tells a page that has connected of the cells. */

@@ -339,7 +339,7 @@ function peakRow(shown: readonly Shown[]): Row | undefined {
   return { title: `peak, ${scale.unit}`, range: [0, (largest / scale.divisor) * 1.15], values, say };
 }
 
-/** Draws the row of this index, of so many, below the losses. */
+/** Draws the row of this index, among this number of rows, below the losses. */
 function rowPanel(
   { title, range, values, say, ruleAt }: Row,
   x: ReturnType<typeof stepAxis>,

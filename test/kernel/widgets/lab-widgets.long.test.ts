@@ -62,7 +62,7 @@ async function drag(page: Page, share: number): Promise<void> {
   await page.mouse.up();
 }
 
-test('a dragged slider shows the newest value, is stored with it, and goes on after a reload', {
+test('a dragged slider shows the newest value, is stored with it, and works after a reload', {
   skip,
   timeout,
 }, async () => {
