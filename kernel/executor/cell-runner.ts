@@ -107,7 +107,8 @@ export class CellRunner {
       return { ...error, evalue, traceback: [`${error.ename}: ${evalue}`] };
     }
     const cell = /\bIn\[\d+\](?=:\d)/.exec(error.traceback.join('\n'))?.[0];
-    return cell === undefined ? error : this.#evaluator.describe(thrown, cell);
+    const described = cell === undefined ? error : this.#evaluator.describe(thrown, cell);
+    return { ...described, traceback: withoutCaller(described.traceback) };
   }
 
   /** Asks the user of the notebook for a line of text. Throws: IO if the cell's client does not allow prompts. */
@@ -205,6 +206,12 @@ export class CellRunner {
       return { ok: false, error: this.#evaluator.describe(thrown, name) };
     }
   }
+}
+
+/** Leaves out the frames below the last frame of a cell: those of the code that has called the callback. */
+function withoutCaller(traceback: readonly string[]): readonly string[] {
+  const last = traceback.findLastIndex((line) => /^\s+at .*\bIn\[\d+\]:\d/.test(line));
+  return traceback.filter((line, i) => i <= last || last < 0 || !/^\s+at /.test(line));
 }
 
 /**

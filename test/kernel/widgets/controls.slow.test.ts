@@ -123,7 +123,9 @@ fails`),
   assert.match(String(data['text/plain']), /\n0$/);
   const failed = shows(id, 'no ones');
   await move(id, 1);
-  assert.match(await failed, /TypeError: no ones\n {2}In\[\d+\]:2:22\n.*throw new TypeError/);
+  const traceback = await failed;
+  assert.match(traceback, /TypeError: no ones\n {2}In\[\d+\]:2:22\n.*throw new TypeError/);
+  assert.doesNotMatch(traceback, /callback|\.js/, 'frames of the kernel');
   const good = shows(id, '\n2');
   await move(id, 2);
   assert.doesNotMatch(await good, /TypeError/);
