@@ -79,6 +79,11 @@ export class Executions {
     return oldest;
   }
 
+  /** The request of the oldest execution that has not ended. */
+  get runningRequest(): Message | undefined {
+    return this.running && this.#messages.get(this.running.id);
+  }
+
   /** Runs a cell for a request; the cell's outputs become outputs of that request. */
   run(request: Message, work: Omit<RunCell, Added> | Omit<RunRanks, Added>): Promise<Ending> {
     const id = ++this.#last;

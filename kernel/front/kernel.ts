@@ -204,6 +204,9 @@ export class KernelSession {
       await this.#reply(channel, request, type);
     } finally {
       this.#publisher.status('idle', parent);
+      // JupyterLab takes the newest status for that of the kernel, and a cell may still run.
+      const { runningRequest } = this.#executions;
+      if (runningRequest !== undefined) this.#publisher.status('busy', runningRequest.header);
     }
     if (type === 'shutdown_request') this.#parts.ended();
   }

@@ -42,6 +42,8 @@ async function waitFor(page: Page, round: string, isLive: boolean): Promise<void
 }
 
 async function click(page: Page, does: string): Promise<void> {
+  // The ranks' buttons wait for the answer to the request before.
+  await page.waitForFunction(`!${ROOT}.querySelector('[data-does=${does}]').disabled`);
   await page.evaluate(`${ROOT}.querySelector('[data-does=${does}]').click()`);
 }
 

@@ -56,6 +56,9 @@ test('the Stop button ends the training after the running step, and the cell ret
     ({ content }) => content.comm_id === id && Object(content.data).method === 'update',
   );
   await before;
+  await client.request('comm_info_request');
+  const status = client.published.findLast(({ header }) => header.msg_type === 'status');
+  assert.equal(status?.content.execution_state, 'busy', 'an answer to a page does not end the cell');
   await send(id, { does: 'stop' });
   const exchange = await running;
   assert.deepEqual(contents(exchange, 'error'), []);
