@@ -30,11 +30,6 @@ const showHtml = (element, html) => {
   }
 };
 
-/** The controls that the pointer holds now: they must not be drawn again. */
-const held = new Set();
-/** The elements of controls that have the focus, by their model, so that a control that is drawn again has it too. */
-const focused = new Map();
-
 const slider = (model) => {
   const [min, max, step] = ['min', 'max', 'step'].map((key) => `${model.get(key)}`);
   const label = model.get('label') || 'slider';
@@ -81,26 +76,16 @@ const renderControl = (model, root) => {
     showHtml(shown, model.get('shown'));
   };
   const busy = () => root.toggleAttribute('data-busy', model.get('value') !== model.get('answered'));
-  for (const element of elements) {
-    element.addEventListener('pointerdown', () => held.add(model.get('id')));
-    element.addEventListener('focus', () => focused.set(model.get('id'), elements.indexOf(element)));
-    // An element that is removed loses the focus too.
-    element.addEventListener('blur', () =>
-      setTimeout(() => element.isConnected && focused.delete(model.get('id'))),
-    );
-  }
   show();
   draw();
   busy();
-  const focus = () => elements[focused.get(model.get('id'))]?.focus({ preventScroll: true });
-  // The view is put into the page after it was drawn.
-  requestAnimationFrame(() => requestAnimationFrame(focus));
   const moved = () => {
     show();
     busy();
   };
   return { 'change:value': moved, 'change:shown': draw, 'change:answered': busy };
 };
+
 /** The progress of steps beside a button that ends them. */
 const renderSteps = (model, root) => {
   const stop = make('button', {
@@ -121,26 +106,48 @@ const renderSteps = (model, root) => {
   return { 'change:shown': draw, 'change:isStopped': state, 'change:isOver': state };
 };
 
-for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => held.clear(), true);
+/** Where a stored output names the widget that it showed. */
+const OWNER = 'shardlab-widget';
 
-/** Writes what the stored notebook shall show of the control into each output that shows it. JupyterLab saves the notebook after this. */
-const store = (notebook, model) => {
-  for (const { outputs } of notebook?.cells ?? []) {
-    for (let i = 0; i < (outputs?.length ?? 0); i++) {
-      const output = outputs.get(i);
-      const { data, metadata } = output.toJSON();
-      const stored = model.get('stored');
-      const isOurs = data?.[VIEW]?.model_id === model.get('id') && !held.has(model.get('id'));
-      if (isOurs && data['text/html'] !== stored['text/html'])
-        output.setData({ data: { ...data, ...stored }, metadata });
+/** Calls a function with each output of JupyterLab's notebook that has data: its cell, its index, its model and its JSON. */
+const eachOutput = (notebook, visit) => {
+  for (const cell of notebook?.cells ?? []) {
+    for (let i = 0; i < (cell.outputs?.length ?? 0); i++) {
+      const output = cell.outputs.get(i);
+      const json = output.toJSON();
+      if (json.data !== undefined) visit(cell, i, output, json);
     }
   }
 };
+
+// Writes into the notebook that is about to be stored what the widget shows now, as text and pictures, in place of the widget, which a
+// later page could not load. The page itself continues to show the widget.
+const store = (notebook, model) =>
+  eachOutput(notebook, (cell, i, _, { data, metadata, ...output }) => {
+    const id = model.get('id');
+    if (data[VIEW]?.model_id === undefined || data[VIEW].model_id !== id) return;
+    const stored = Object.fromEntries(
+      Object.entries({ ...data, ...model.get('stored') }).filter(([type]) => type !== VIEW),
+    );
+    const written = { ...output, data: stored, metadata: { ...metadata, [OWNER]: id } };
+    cell.sharedModel?.updateOutputs?.(i, i + 1, [written], 'silent-change');
+  });
+
+/** Shows the widget again in the outputs of a notebook that was stored with it. */
+const restore = (notebook, model) =>
+  eachOutput(notebook, (_cell, _i, output, { data, metadata }) => {
+    const id = metadata?.[OWNER];
+    if (id === undefined || id !== model.get('id') || VIEW in data) return;
+    const view = { version_major: 2, version_minor: 1, model_id: id };
+    output.setData({ data: { ...data, [VIEW]: view }, metadata });
+  });
 
 function initialize({ model }) {
   const context = model.widget_manager?.context;
   const saving = (_, state) => state === 'started' && store(context.model, model);
   context?.saveState?.connect(saving);
+  // While this function runs, the page does not know the model yet.
+  setTimeout(() => restore(context?.model, model));
   model.send({ does: 'loaded' });
   return () => context?.saveState?.disconnect(saving);
 }

@@ -87,9 +87,11 @@ test('a dragged slider shows the newest value, is stored with it, and works afte
   await press(page, 's');
   const saved = await lab.savedWith('slider.ipynb', `slider gpus = ${value + 8}`);
   assert.match(saved, new RegExp(`planned ${value + 8} call`));
+  assert.ok(!saved.includes('widget-view'), 'a page without the kernel shows the stored text and figure');
   await page.waitForFunction(`document.activeElement === document.querySelector('${RANGE}')`);
   await page.reload();
   await shows(page, 1, `planned ${value + 8} `);
+  await page.waitForSelector(RANGE);
   assert.equal(await page.evaluate(`document.querySelector('${RANGE}').value`), `${value + 8}`);
   await drag(page, 0.25);
   const again = await page.evaluate(`document.querySelector('${RANGE}').value`);
