@@ -64,7 +64,7 @@ test('a slider shows what its callback prints, shows and returns, and each chang
     /^slider gpus = 64 \(8 to 512, step 8\)\nprinted 64\n[\s\S]*twice[\s\S]*\n65$/,
   );
   assert.match(String(data['text/html']), /<b>gpus<\/b> <code>64<\/code>[\s\S]*<img [\s\S]*65/);
-  const shown = shows(id, 'printed 128');
+  const shown = shows(id, '\n129');
   await move(id, 128);
   assert.match(await shown, /^slider gpus = 128 .*\nprinted 128\n[\s\S]*\n129$/);
   assert.equal(await variable('gpus.value'), '128');
@@ -156,7 +156,8 @@ test('while a callback runs, only the newest value waits, and pages get at most 
   await shown;
   const seconds = (performance.now() - start) / 1000;
   const calls = String(await variable('calls.join()')).split(',').length;
-  assert.ok(calls <= 5, `${calls} calls for 200 values`);
+  // A call takes at least 0.4 s.
+  assert.ok(calls <= 2 + seconds / 0.4, `${calls} calls for 200 values in ${seconds} s`);
   assert.ok(numChanges <= 5 * seconds + 2 * calls, `${numChanges} changes in ${seconds} s`);
 });
 
