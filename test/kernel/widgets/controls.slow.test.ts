@@ -23,7 +23,10 @@ interface ShownWidget {
 function shownWidget(exchange: Exchange): ShownWidget {
   const [error] = contents(exchange, 'error');
   assert.equal(error, undefined, String(error?.evalue));
-  const data = Object(contents(exchange, 'execute_result')[0]?.data);
+  // On a busy machine, a control is shown before its first call has ended.
+  const types = ['execute_result', 'update_display_data', 'display_data'];
+  const [content] = types.flatMap((type) => contents(exchange, type));
+  const data = Object(content?.data);
   return { id: data[VIEW].model_id, data };
 }
 

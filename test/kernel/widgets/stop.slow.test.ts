@@ -92,8 +92,11 @@ test('a callback of a slider may train: its progress is shown beneath the slider
       return \`\${numSteps} steps\`;
     })
   `);
-  const [result] = contents(exchange, 'execute_result');
-  assert.match(String(Object(result?.data)['text/plain']), /^slider = 6 .*\nstep \d+\/\d+ .*\n'6 steps'$/);
+  // On a busy machine, the slider is shown before its first call has ended.
+  assert.match(
+    String(resultText(exchange) ?? shownText(exchange)),
+    /^slider = 6 .*\nstep \d+\/\d+ .*\n'6 steps'$/,
+  );
 });
 
 test('a page that has connected gets the button also after the process of the cells was replaced', async () => {
