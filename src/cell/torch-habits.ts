@@ -120,6 +120,18 @@ const KEYS_OF: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     gpus: 'Write ranks: 2; sl.plan predicts GPUs',
     backend: 'Leave it out: ranks of one machine share memory; engine: ‘torch’ uses gloo',
   },
+  // The table of settings has these names too, but the table's packages are not in the compiler's snapshot.
+  TrainInput: {
+    batchSize: 'Write batch',
+    learningRate: 'Write optimizer: { lr }',
+    lr: 'Write optimizer: { lr }',
+    epochs: 'Write steps',
+    strategy: 'Write parallel: { strategy }',
+    zeroStage: 'Write parallel: { strategy: ‘ZERO_3’ }',
+    fsdp: 'Write parallel: { strategy: ‘FULL_SHARD’ }',
+    bf16: 'Write mixedPrecision: ‘bf16’',
+    fp16: 'Write mixedPrecision: ‘fp16’',
+  },
   PlanObject: { gpu: 'Write on: ‘H100-80G’', device: 'Write on: ‘H100-80G’', world: 'Write gpus: 8' },
 };
 
@@ -137,22 +149,6 @@ const MOVED: Readonly<Record<string, string>> = {
   reproduce: 'Write sl.planner.reproduce()',
   claim: 'Write sl.claims({ id, says, found })',
   createFigure: 'Write sl.plot({ title, data })',
-};
-
-/**
- * Settings of job.train that have another name in torch. The table of settings has these names too, but the table's packages
- * are not in the compiler's snapshot ([Note: compiler snapshot]).
- */
-const SETTINGS: Readonly<Record<string, string>> = {
-  batchSize: 'batch',
-  learningRate: 'optimizer: { lr }',
-  lr: 'optimizer: { lr }',
-  epochs: 'steps',
-  strategy: 'parallel: { strategy }',
-  zeroStage: 'parallel: { strategy: ‘ZERO_3’ }',
-  fsdp: 'parallel: { strategy: ‘FULL_SHARD’ }',
-  bf16: 'mixedPrecision: ‘bf16’',
-  fp16: 'mixedPrecision: ‘fp16’',
 };
 
 /** Returns advice about an unknown name in a cell's source; `before` and `after` are the text around the name. */
@@ -210,6 +206,8 @@ const OPERATORS: Readonly<Record<string, string>> = {
 
 /** Returns advice about a value whose type does not fit; `message` is the type checker's message. */
 export function adviceOnType(message: string): string | undefined {
+  const key = /'(\w+)' does not exist in type '/.exec(message)?.[1];
+  if (key !== undefined) return adviceOnKey(key, message);
   if (/'number' is not assignable to parameter of type 'LaunchOptions'/.test(message))
     return 'Write sl.launch({ ranks: 2 })';
   if (/Argument of type 'Run' .*Record<string, Compared>/.test(message))
@@ -223,12 +221,8 @@ export function adviceOnType(message: string): string | undefined {
 
 /** Returns advice about a key that an object may not have; `message` is the type checker's message. */
 export function adviceOnKey(name: string, message: string): string | undefined {
-  if (message.includes("'TrainInput<")) {
-    const setting = said(SETTINGS, camelCase(name));
-    return setting && `Write ${setting}`;
-  }
-  const [, keys = {}] = Object.entries(KEYS_OF).find(([type]) => message.includes(`type '${type}`)) ?? [];
-  return said(keys, camelCase(name));
+  const type = /does not exist in type '(\w+)/.exec(message)?.[1] ?? '';
+  return said(KEYS_OF[type] ?? {}, camelCase(name));
 }
 
 /** Returns advice about an error that a cell's code threw when it ran. */

@@ -18,7 +18,7 @@ interface Guesser {
  */
 export function guessFirst(id: string, value: unknown, of: unknown, { record, language }: Guesser): Guess {
   const question = questionOf(id);
-  const refusal = refusalOf(id, question, of, language);
+  const refusal = refusalOf({ id, value, of }, question, language);
   if (refusal !== undefined) return refused(id, refusal);
   const unit = unitOf(question, value);
   const quantity = typeof of === 'string' ? of : (question?.of ?? '');
@@ -39,9 +39,8 @@ export function guessFirst(id: string, value: unknown, of: unknown, { record, la
 
 /** Returns why a guess cannot be stored: it names an exercise, or a quantity that is not its own, or none. */
 function refusalOf(
-  id: string,
+  { id, value, of }: { readonly id: string; readonly value: unknown; readonly of: unknown },
   question: GuessQuestion | undefined,
-  of: unknown,
   language: Language,
 ): string | undefined {
   if (exerciseOf(id) !== undefined) return say('guessesExercise', language, id);
@@ -49,7 +48,7 @@ function refusalOf(
     if (of === undefined || of === question.of) return undefined;
     return say('otherQuantity', language, id, question.of, shown(of));
   }
-  if (typeof of === 'string' && of.trim() !== '') return undefined;
+  if (isNoAnswer(value) || (typeof of === 'string' && of.trim() !== '')) return undefined;
   return say('noQuantity', language, id, knownQuantities().join(', '));
 }
 
