@@ -59,6 +59,7 @@ export type {
   CellRequest,
   Compared,
   ConfigReading,
+  Control,
   CountedRun,
   CountOptions,
   EvaluateOptions,
@@ -94,10 +95,12 @@ export type {
   RunSummary,
   SampleOptions,
   ScalingOptions,
+  SelectOptions,
+  SliderOptions,
   TrainInput,
   TriedSetting,
 } from './session';
-export { compare, launch, lookup, plan, plot, readConfig, recommend } from './session';
+export { compare, launch, lookup, plan, plot, readConfig, recommend, select, slider } from './session';
 export type { FileBatch, Rewards, StepResult } from './training';
 
 /** How far the planner's answers can be trusted, apart from any one plan. */

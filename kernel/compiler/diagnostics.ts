@@ -27,8 +27,18 @@ const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
 /** Code of "No overload matches this call." */
 const NO_OVERLOAD = 2769;
 
-/** Codes of "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
-const WRONG_TYPES: readonly number[] = [2322, 2345, NO_OVERLOAD];
+/**
+ * Codes of "Type 'A' is not assignable to type 'B'.": for a value, an argument, an argument of an overloaded function, and types without
+ * a common property.
+ */
+const WRONG_TYPES: readonly number[] = [2322, 2345, NO_OVERLOAD, 2559];
+
+/** Code of "This expression is not callable." */
+const NOT_CALLABLE = 2349;
+/** Codes of "Module 'x' has no exported member 'y'.": without and with the nearest name. */
+const UNKNOWN_EXPORTS: readonly number[] = [2305, 2724];
+/** A type that is written out in more characters than this says nothing. */
+const LONGEST_TYPE = 80;
 
 /**
  * Codes of an operator between values that it does not take: for `+` and comparisons, and for the left and the right side of
@@ -50,6 +60,8 @@ export interface FaultyCell {
   readonly name: string;
   /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
+  /** Whether cells have the name, which the library or an earlier cell has declared. */
+  readonly isKnown: (name: string) => boolean;
   /** Whether an earlier cell has declared the name. */
   readonly wasDeclared: (name: string) => boolean;
 }
@@ -112,8 +124,10 @@ function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
   const { source } = cell;
   const offset = Math.min(start, source.length);
   const before = source.slice(0, offset).split('\n');
-  const text =
+  const whole =
     code === NO_OVERLOAD ? overloadText(messageText) : ts.flattenDiagnosticMessageText(messageText, '\n');
+  const owner = ownerBefore(source, offset);
+  const text = UNKNOWN_MEMBERS.includes(code) ? withOwner(whole, owner) : whole;
   const message = text.replace(/import\("[^"]*\/__cell[^"]*"\)\./g, '');
   return {
     code,
@@ -122,6 +136,18 @@ function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
     column: before.at(-1)?.length ?? 0,
     length,
   };
+}
+
+/** Returns the text before the dot that comes before a member. */
+function ownerBefore(source: string, start: number): string {
+  return /([\w$]+)\s*[?!]?\.\s*$/.exec(source.slice(0, start))?.[1] ?? '';
+}
+
+/** Names a value in place of its type, if the type is an object that is written out in many characters. */
+function withOwner(message: string, owner: string): string {
+  return message.replace(/ on type '(\{.*\})'/s, (whole, type: string) =>
+    type.length <= LONGEST_TYPE || owner === '' ? whole : ` on '${owner}'`,
+  );
 }
 
 /** Says why no form of an overloaded function takes a call's arguments, one sentence per reason, without the forms' declarations. */
@@ -146,9 +172,12 @@ function advice(
   const after = cell.source.slice(start + length);
   const message = ts.flattenDiagnosticMessageText(messageText, '\n');
   if (UNKNOWN_MEMBERS.includes(code))
-    return [...said, sentence(torchHabits.adviceOnMember(name, message, after)) ?? []].flat();
+    return [...said, sentence(adviceOnMember(cell.source, start, { name, message, after })) ?? []].flat();
   if (UNKNOWN_KEYS.includes(code))
     return [...said, sentence(torchHabits.adviceOnKey(name, message)) ?? []].flat();
+  if (code === NOT_CALLABLE) return [...said, sentence(torchHabits.adviceOnCall(name, message)) ?? []].flat();
+  if (UNKNOWN_EXPORTS.includes(code))
+    return [...said, sentence(torchHabits.adviceOnImport(name, message)) ?? []].flat();
   if (WRONG_TYPES.includes(code)) return [...said, sentence(torchHabits.adviceOnType(message)) ?? []].flat();
   if (WRONG_OPERANDS.includes(code)) {
     const habit = torchHabits.adviceOnOperator(message, cell.source.slice(0, start), after);
@@ -162,7 +191,25 @@ function advice(
     return [`A later cell may declare a name again: write const ${name} = ….`];
   if (!UNKNOWN_NAMES.includes(code)) return said;
   const habit = torchHabits.adviceOnName(name, cell.source.slice(0, start), after);
-  return [...said, cell.adviceFor(name) ?? sentence(habit) ?? []].flat();
+  return [...said, cell.adviceFor(name) ?? sentence(habit ?? camelCased(name, cell)) ?? []].flat();
+}
+
+function adviceOnMember(
+  source: string,
+  start: number,
+  { name, message, after }: Readonly<Record<'name' | 'message' | 'after', string>>,
+): string | undefined {
+  return torchHabits.adviceOnMember({ name, message, owner: ownerBefore(source, start), after });
+}
+
+/** Advises the name in camel case, if cells have it: `fully_shard` is fullyShard here. */
+function camelCased(name: string, cell: FaultyCell): string | undefined {
+  const here = torchHabits.camelCase(name);
+  if (here === name) return undefined;
+  const elsewhere = cell.adviceFor(here);
+  return cell.isKnown(here)
+    ? `Write ${here}`
+    : elsewhere && `It is ${here} here. ${elsewhere.replace(/\.$/, '')}`;
 }
 
 function sentence(advice: string | undefined): string | undefined {

@@ -294,7 +294,10 @@ export class NotebookCompiler implements CompilerCalls {
     const adviceFor = (unknown: string): string | undefined =>
       this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
     const wasDeclared = (known: string): boolean => this.#scopes[namespace].has(known);
-    const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor, wasDeclared });
+    const isKnown = (known: string): boolean =>
+      wasDeclared(known) || this.#scopes[namespace].isLibrary(known);
+    const faulty = { source, name: nameOf(cell), adviceFor, isKnown, wasDeclared };
+    const error = describeDiagnostics(diagnostics, faulty);
     const text = rightImports(code, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...cellSource, source: text });
     // The check of the imports alone may find an error that a syntax error elsewhere in the cell has hidden.

@@ -33,6 +33,8 @@ function collectWhenIdle(): () => void {
     timer = setTimeout(() => {
       if (process.memoryUsage().heapUsed < least + GARBAGE) return;
       gc();
+      // V8 frees the pages of a collection only when the next one begins.
+      gc();
       least = process.memoryUsage().heapUsed;
     }, QUIET_MS).unref();
   };

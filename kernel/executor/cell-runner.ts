@@ -1,15 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   AGAIN_SECONDS,
+  type CallbackOutcome,
+  type CellError,
+  type CellOutput,
   type EvaluateResult,
   type Evaluator,
+  type MimeBundle,
   SecondInterrupt,
   type StrayError,
   shownTraceback,
   toMimeBundle,
   toWireBundle,
 } from '../../src/cell';
-import { rankNames, ShardlabError } from '../../src/core';
+import { globalSlot, rankNames, ShardlabError } from '../../src/core';
 import type { BusyRank } from '../../src/launch';
 import { interruptJobs, type Job, registeredJobs } from '../../src/session';
 import type { CellTimers } from './cell-timers';
@@ -22,6 +26,10 @@ const INTERRUPT_GRACE_SECONDS = 0.03;
 /** After an interrupt, jobs get this time to stop their ranks; then the cell ends, even if ranks still run. */
 const JOBS_LIMIT_MS = 8000;
 
+/** The slot of the callback of a widget that the evaluator is about to call. */
+const CALLBACK = globalSlot<() => Promise<MimeBundle | undefined>>('shardlab.callback');
+const CALL = "await globalThis[Symbol.for('shardlab.callback')]()";
+
 /** Runs cells and reports their outcomes. The cell of a subshell may run while other cells wait. */
 export class CellRunner {
   readonly #evaluator: Evaluator;
@@ -33,6 +41,8 @@ export class CellRunner {
   #rankCells: RankCells | undefined;
   /** The requests that have not ended, the oldest first. */
   readonly #running = new Map<ExecutionId, RunCell | RunRanks>();
+  /** The number of callbacks of widgets that have not ended. */
+  #numCallbacks = 0;
   /** The open prompt, and the cell that waits for its answer. */
   #prompt: { readonly id: ExecutionId; readonly resolve: (answer: string) => void } | undefined;
 
@@ -73,6 +83,39 @@ export class CellRunner {
     this.#rankCells?.debug.pass(order);
   }
 
+  /**
+   * Runs a callback of a widget as a cell runs: `heard` gets its outputs, and an interrupt ends it. Its outcome has the value as it is
+   * shown. Never rejects.
+   */
+  async call(work: () => unknown, heard: (output: CellOutput) => void): Promise<CallbackOutcome> {
+    this.#numCallbacks++;
+    try {
+      return await this.#channel.capture(heard, async () => {
+        CALLBACK.value = async () => {
+          const value = await work();
+          return value === undefined ? undefined : toWireBundle(await toMimeBundle(value));
+        };
+        const result = await this.#evaluator.evaluate(CALL, { name: 'callback' });
+        if (result.ok) return { ok: true, result: result.value as MimeBundle | undefined }; // the callback's type
+        return { ok: false, error: this.#callbackError(result) };
+      });
+    } finally {
+      this.#numCallbacks--;
+    }
+  }
+
+  /** Describes a callback's error by its line in the cell that declared the callback. */
+  #callbackError({ error, thrown }: EvaluateResult & { readonly ok: false }): CellError {
+    const isInterrupt = thrown instanceof ShardlabError && thrown.code === 'INTERRUPTED';
+    if (isInterrupt) {
+      const evalue = 'the callback was interrupted; the widget and the variables keep their values';
+      return { ...error, evalue, traceback: [`${error.ename}: ${evalue}`] };
+    }
+    const cell = /\bIn\[\d+\](?=:\d)/.exec(error.traceback.join('\n'))?.[0];
+    const described = cell === undefined ? error : this.#evaluator.describe(thrown, cell);
+    return { ...described, traceback: withoutCaller(described.traceback) };
+  }
+
   /** Asks the user of the notebook for a line of text. Throws: IO if the cell's client does not allow prompts. */
   async prompt(message = '', { password = false }: { readonly password?: boolean } = {}): Promise<string> {
     const { current: id } = this.#channel;
@@ -105,6 +148,7 @@ export class CellRunner {
     try {
       this.#channel.end(id);
     } finally {
+      this.#channel.cells.end(id, outcome);
       this.#channel.send({ type: 'done', id, outcome });
     }
   }
@@ -132,10 +176,14 @@ export class CellRunner {
   #interruptCells(): void {
     this.#rankCells?.interrupt();
     const cells = [...this.#running.values()].filter(({ type }) => type === 'run');
-    if (cells.length === 0) return;
+    if (cells.length === 0 && this.#numCallbacks === 0) return;
     const settle = (): void => {
       const late = cells.filter(({ id }) => this.#running.has(id));
-      if (late.length === 0 || !this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) return;
+      if (
+        (late.length === 0 && this.#numCallbacks === 0) ||
+        !this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)
+      )
+        return;
       for (const { id } of late) this.#timers.stop(id);
     };
     // A cell that waits for ranks shall end with the ranks' error, so the ranks are stopped first.
@@ -163,6 +211,12 @@ export class CellRunner {
       return { ok: false, error: this.#evaluator.describe(thrown, name) };
     }
   }
+}
+
+/** Leaves out the frames below the last frame of a cell: those of the code that has called the callback. */
+function withoutCaller(traceback: readonly string[]): readonly string[] {
+  const last = traceback.findLastIndex((line) => /^\s+at .*\bIn\[\d+\]:\d/.test(line));
+  return traceback.filter((line, i) => i <= last || last < 0 || !/^\s+at /.test(line));
 }
 
 /**

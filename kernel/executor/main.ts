@@ -8,10 +8,10 @@ import {
   clearUnbroken,
   createEvaluator,
   markUnbroken,
-  registerComms,
   registerDisplay,
   unbroken,
   watchStrayErrors,
+  widgets,
   writeExitCall,
 } from '../../src/cell';
 import { CellRunner } from './cell-runner';
@@ -96,7 +96,12 @@ async function main(settings: ExecutorSettings): Promise<void> {
   const runner = new CellRunner(evaluator, channel, timers);
   captureConsole(channel.write);
   registerDisplay(channel.sink);
-  registerComms(comms);
+  widgets.registerComms({
+    open: (...place) => comms.open(...place),
+    register: (...target) => comms.register(...target),
+    call: (work, heard) => runner.call(work, heard),
+    connected: () => channel.cells.offer(),
+  });
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
   await startGuardian(() => {

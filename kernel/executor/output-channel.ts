@@ -1,14 +1,25 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { type DisplaySink, type StreamWriter, toWireBundle } from '../../src/cell';
-import type { CellOutput, CommMessage, ExecutionId, FromExecutor, RunCell } from './protocol';
+import { type CellOutput, type DisplaySink, type StreamWriter, toWireBundle } from '../../src/cell';
+import type { CommMessage, ExecutionId, FromExecutor, RunCell, RunRanks } from './protocol';
+import { RunningCells } from './running-cells';
 
 /** The functions that are called at the end of an execution. */
 type Endings = (() => void)[];
 
+/** Where the outputs of a widget's callback go, and the functions that are called at its end. */
+interface Captured {
+  readonly heard: (output: CellOutput) => void;
+  readonly endings: Endings;
+}
+
 /** Sends the outputs of cells to the front; each output has the number of its execution. */
 export class OutputChannel {
+  /** The cells whose outputs a page that is loaded again may ask for. */
+  readonly cells = new RunningCells();
   /** The executions that have not ended, the oldest first. */
   readonly #running = new Map<ExecutionId, Endings>();
+  /** Gets the outputs of the callback of a widget whose code now runs. */
+  readonly #captured = new AsyncLocalStorage<Captured>();
   /** The execution of the code that now runs, if it belongs to a subshell. */
   readonly #inSubshell = new AsyncLocalStorage<ExecutionId>();
   /** The running execution of the notebook's own shell; if none runs, the last one. */
@@ -34,23 +45,28 @@ export class OutputChannel {
     return this.#sinkOf(() => id);
   }
 
-  #sinkOf(execution: () => ExecutionId): DisplaySink {
+  #sinkOf(execution: () => ExecutionId, captured?: Captured): DisplaySink {
+    const output = (shown: CellOutput): void =>
+      captured === undefined ? this.#output(shown, execution()) : captured.heard(shown);
     return {
+      showsWidgets: captured === undefined,
       display: (bundle, { displayId, metadata = {} } = {}) => {
         const content = { bundle: toWireBundle(bundle), metadata: toWireBundle(metadata), displayId };
-        this.#output({ kind: 'display', ...content }, execution());
+        output({ kind: 'display', ...content });
       },
       update: (displayId, bundle) => {
         const content = { bundle: toWireBundle(bundle), metadata: {}, displayId };
-        this.#output({ kind: 'update', ...content }, execution());
+        output({ kind: 'update', ...content });
       },
-      clear: (wait = false) => this.#output({ kind: 'clear', wait }, execution()),
+      clear: (wait = false) => output({ kind: 'clear', wait }),
       atEnd: (end) => {
-        const endings = this.#running.get(execution());
+        const endings = captured?.endings ?? this.#running.get(execution());
         endings?.push(end);
         return endings !== undefined;
       },
       bound: () => {
+        const captured = this.#captured.getStore();
+        if (captured !== undefined) return this.#sinkOf(execution, captured);
         const own = this.#inSubshell.getStore();
         return own !== undefined && this.#running.has(own) ? this.sinkOf(own) : this.sink;
       },
@@ -58,14 +74,24 @@ export class OutputChannel {
   }
 
   /** Begins the outputs of a cell. */
-  begin({ id, inSubshell }: Pick<RunCell, 'id' | 'inSubshell'>): void {
+  begin(request: RunCell | RunRanks): void {
+    const { id, inSubshell } = request;
     this.#running.set(id, []);
+    this.cells.begin(request);
     if (!inSubshell) this.#newest = id;
   }
 
   /** Runs code of a cell, so that its outputs, also those after an `await`, belong to the cell. */
   runFor<T>({ id, inSubshell }: Pick<RunCell, 'id' | 'inSubshell'>, work: () => T): T {
     return inSubshell ? this.#inSubshell.run(id, work) : work();
+  }
+
+  /** Runs the callback of a widget, so that `heard` gets its outputs, also those after an `await`. */
+  async capture<T>(heard: Captured['heard'], work: () => Promise<T>): Promise<T> {
+    const endings: Endings = [];
+    const value = await this.#captured.run({ heard, endings }, work);
+    for (const end of endings) end();
+    return value;
   }
 
   /** Ends the outputs of a cell: calls the functions that write the cell's last outputs. */
@@ -97,6 +123,12 @@ export class OutputChannel {
   };
 
   #output(output: CellOutput, id = this.current): void {
+    const captured = this.#captured.getStore();
+    if (captured !== undefined) {
+      captured.heard(output);
+      return;
+    }
+    this.cells.add(id, output);
     this.send({ type: 'output', id, output });
   }
 }

@@ -1,4 +1,4 @@
-import type { CellError, DebugNews, DebugOrder, DebugSetup, MimeBundle, StreamName } from '../../src/cell';
+import type { CellError, CellOutput, DebugNews, DebugOrder, DebugSetup, MimeBundle } from '../../src/cell';
 
 /** Number of an execution. Every output has this number, so that it appears in the cell that wrote it. */
 export type ExecutionId = number;
@@ -11,6 +11,15 @@ export interface ExecutorSettings {
   readonly installation: string;
 }
 
+/** The request that runs a cell, as a page knows it. */
+export interface Origin {
+  readonly requestId: string;
+  /** The cell of the notebook; undefined if the client does not say it. */
+  readonly cellId?: string | undefined;
+  /** The cell's source. */
+  readonly code: string;
+}
+
 /** A compiled cell. */
 export interface RunCell {
   readonly type: 'run';
@@ -21,10 +30,11 @@ export interface RunCell {
   readonly inSubshell: boolean;
   readonly js: string;
   readonly allowStdin: boolean;
+  readonly origin: Origin;
 }
 
 /** A cell for the ranks of the newest job. */
-export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell'> {
+export interface RunRanks extends Pick<RunCell, 'id' | 'cell' | 'inSubshell' | 'origin'> {
   readonly type: 'ranks';
   /** Compiled code, or Python as the user wrote it. */
   readonly code: string;
@@ -64,16 +74,6 @@ export type ToExecutor =
   | RankOrder
   | { readonly type: 'input'; readonly value: string }
   | CommMessage;
-
-export type CellOutput =
-  | { readonly kind: 'stream'; readonly name: StreamName; readonly text: string }
-  | {
-      readonly kind: 'display' | 'update';
-      readonly bundle: MimeBundle;
-      readonly metadata: MimeBundle;
-      readonly displayId: string | undefined;
-    }
-  | { readonly kind: 'clear'; readonly wait: boolean };
 
 export type Outcome =
   | { readonly ok: true; readonly result: MimeBundle | undefined }

@@ -5,6 +5,7 @@ import type {
   ExecutionId,
   ExecutorSettings,
   FromExecutor,
+  Origin,
   Outcome,
   RankPlace,
   RunCell,
@@ -46,6 +47,15 @@ export interface ExecutionEvents {
   lost(): void;
 }
 
+/** What an execution has besides its work. */
+type Added = 'id' | 'inSubshell' | 'origin';
+
+function originOf({ header, metadata, content }: Message): Origin {
+  const { cellId } = metadata;
+  const code = typeof content.code === 'string' ? content.code : '';
+  return { requestId: header.msg_id, code, ...(typeof cellId === 'string' && { cellId }) };
+}
+
 /** The executions that the front has sent to the executor. */
 export class Executions {
   readonly executor: ExecutorClient;
@@ -73,11 +83,13 @@ export class Executions {
     return oldest;
   }
 
+  /** The request of the oldest execution that has not ended. */
+  get runningRequest(): Message | undefined {
+    return this.running && this.#messages.get(this.running.id);
+  }
+
   /** Runs a cell for a request; the cell's outputs become outputs of that request. */
-  run(
-    request: Message,
-    work: Omit<RunCell, 'id' | 'inSubshell'> | Omit<RunRanks, 'id' | 'inSubshell'>,
-  ): Promise<Ending> {
+  run(request: Message, work: Omit<RunCell, Added> | Omit<RunRanks, Added>): Promise<Ending> {
     const id = ++this.#last;
     const inSubshell = request.header.subshell_id !== undefined;
     this.#messages.set(id, request);
@@ -85,7 +97,7 @@ export class Executions {
       const since = childrenCountFrom();
       this.#running.set(id, { id, settle, since, isHeard: false, hasChildrenInterrupted: false });
       // TypeScript does not treat the spread of a union as the union of its spreads.
-      this.executor.send({ ...work, id, inSubshell } as ToExecutor);
+      this.executor.send({ ...work, id, inSubshell, origin: originOf(request) } as ToExecutor);
     });
   }
 

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { inspect as textOf } from 'node:util';
 import {
   AGAIN_SECONDS,
@@ -217,6 +218,9 @@ export class KernelSession {
       await this.#reply(channel, request, type);
     } finally {
       this.#publisher.status('idle', parent);
+      // JupyterLab takes the newest status for that of the kernel, and a cell may still run.
+      const { runningRequest } = this.#executions;
+      if (runningRequest !== undefined) this.#publisher.status('busy', runningRequest.header);
     }
     if (type === 'shutdown_request') this.#parts.ended();
   }
@@ -239,6 +243,8 @@ export class KernelSession {
   #forgetCells(): void {
     this.#comms.clear();
     this.#debugger.processEnded();
+    // Pages that show widgets stay, and do not tell the new process of themselves.
+    if (this.#comms.hasPage) this.#executions.executor.send(pageConnects());
     for (const namespace of ['notebook', 'ranks'] as const) {
       // If the compiler fails, lost names still pass the type check, and cells that use these names fail when they run.
       this.#parts.compiler.call('reset', namespace).catch(() => {});
@@ -252,13 +258,23 @@ function refused(type: string): JsonObject {
   return errorReply({ ename: 'UnknownRequest', evalue, traceback: [`UnknownRequest: ${evalue}`] });
 }
 
+/** The channel that a page opens if it shows widgets. */
+const WIDGET_CONTROL = 'jupyter.widget.control';
+
+function pageConnects(): CommMessage {
+  return { type: 'comm', kind: 'open', commId: randomUUID(), target: WIDGET_CONTROL, data: {} };
+}
+
 /** All open comms; a cell or the front end may have opened them. */
 export class CommRegistry {
   readonly #targets = new Map<string, string>();
+  /** Whether a page that shows widgets has connected. */
+  hasPage = false;
 
   /** Records that a comm was opened or closed; ignores other messages. */
   note({ kind, commId, target }: CommMessage): void {
     if (kind === 'open') this.#targets.set(commId, target);
+    if (kind === 'open' && target === WIDGET_CONTROL) this.hasPage = true;
     if (kind === 'close') this.#targets.delete(commId);
   }
 

@@ -1,5 +1,12 @@
-import { createStreamBuffer, Excerpt, metadataOf, type StreamName, shortenedBundle } from '../../src/cell';
-import type { CellOutput, CommMessage } from '../executor/protocol';
+import {
+  type CellOutput,
+  createStreamBuffer,
+  Excerpt,
+  metadataOf,
+  type StreamName,
+  shortenedBundle,
+} from '../../src/cell';
+import type { CommMessage } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, JsonObject } from './wire';
 

@@ -20,6 +20,8 @@ export interface DisplaySink {
    * this method.
    */
   atEnd?(end: () => void): boolean;
+  /** Whether an output may be a widget; the output of a widget's callback is part of that widget. Default false. */
+  readonly showsWidgets?: boolean;
   /** Returns the sink of the code that calls it, in hosts that run several cells at once. */
   bound?(): DisplaySink;
 }

@@ -42,4 +42,5 @@ export { nameInCells, SHARED_NAMES } from './shared-names';
 export { type StrayError, watchStrayErrors, writeExitCall } from './stray-errors';
 export * as torchHabits from './torch-habits';
 export { clearUnbroken, isUnbroken, markUnbroken, unbroken } from './unbroken';
-export { openWidget, registerComms } from './widget';
+export type { CallbackOutcome, CellOutput } from './widget';
+export * as widgets from './widget';

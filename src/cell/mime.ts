@@ -28,12 +28,22 @@ export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
 export function toPlainText(value: unknown): string {
   const options = { depth: 4, maxStringLength: 100_000 };
   try {
-    return tensorText(value) ?? inspect(value, options);
+    return tensorText(value) ?? withoutTraces(inspect(value, options));
   } catch (error) {
     const plain = readable(() => inspect(value, { ...options, customInspect: false, getters: false }));
     const kind = readable(() => Object.prototype.toString.call(value)) ?? `[${typeof value}]`;
     return `${plain ?? kind} (reading this value throws ${readable(() => String(error)) ?? 'an error'})`;
   }
+}
+
+/** A property that Node adds to promises while a subshell or a library traces their origin. */
+const TRACE = /,\s*\[Symbol\((?:(?:trigger_)?async_id_symbol|kResourceStore)\)\]: \S+?(?=,?\s)/g;
+
+/** Writes promises without what Node adds to them. */
+function withoutTraces(text: string): string {
+  return text.includes('[Symbol(')
+    ? text.replace(TRACE, '').replace(/Promise \{\n\s+([^\n]*)\n\s*\}/g, 'Promise { $1 }')
+    : text;
 }
 
 /** Returns what `read` returns; undefined if the code of a value that it reads throws. */

@@ -28,7 +28,11 @@ const LINES: readonly (readonly [RegExp, string?])[] = [
   [/^\s*class\s+\w+\s*(\([^)]*\))?\s*:/, 'write class Net extends nn.Module { … }'],
   [/^\s*(async\s+)?for\s+[\w\s,*()]+\s+in\s/, 'write for (const x of list) { … }'],
   [/^\s*(if|elif|while)\s(.*:\s*(#.*)?$|\s*[^\s(].*:)/, 'write if (condition) { … }'],
-  [/^\s*(else|try|finally|except\b.*|(async\s+)?with\s.*)\s*:\s*(#.*)?$/],
+  [
+    /^\s*with\s+torch\.no_grad\(\)/,
+    'write model.eval(), after which calls store no activations, or x.detach()',
+  ],
+  [/^\s*(else|try|finally|except\b.*|(async\s+)?with\s.*)\s*:/],
   [/^\s*(pass|(raise|del|global|nonlocal|assert|not)\s+[\w'"].*)\s*(#.*)?$/],
   [/\blambda\b[^:]*:/, 'write (x) => x + 1'],
   [/[[({].*\sfor\s.+\sin\s/, 'write list.map((x) => x + 1)'],

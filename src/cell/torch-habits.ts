@@ -24,6 +24,10 @@ const FILES =
   'job.train reads files and folders of images: write data: ‘./images’; in a %%ranks cell, write const loader = await dataLoader(‘./images’)';
 const DEVICE = 'Leave it out: models and tensors are on the rank’s engine from the start';
 
+const GROUP =
+  'Leave it out: the ranks of a job are a process group from the start, and dist.newGroup makes others';
+const END = 'Write await job.shutdown()';
+
 /** Advice about names that a user of PyTorch may type; python-habits.ts has those of Python. */
 const NAMES: Readonly<Record<string, string>> = {
   F: 'The functions are in nn.functional: write const F = nn.functional',
@@ -34,6 +38,10 @@ const NAMES: Readonly<Record<string, string>> = {
   ImageFolder: FILES,
   datasets: FILES,
   torchvision: FILES,
+  help: 'For help on a name, write sl.launch? alone in a cell',
+  DistributedDataParallel: 'Write DDP(model)',
+  init_process_group: GROUP,
+  launch: 'Write await sl.launch({ ranks: 4 })',
 };
 
 /** Advice about members of models, tensors and optimizers that only PyTorch has. */
@@ -58,6 +66,75 @@ const MEMBERS: Readonly<Record<string, string>> = {
   half: 'Write mixedPrecision: MixedPrecision({ paramDtype: ‘fp16’ }) in FSDP’s options',
 };
 
+const STEP = 'Write await run.step(10)';
+const MEMORY = 'Write run.memory()';
+const COUNT = 'Write job.ranks.length';
+
+/** Advice about members of one type, in camel case, by the type's name or, for a type without a name, by its variable. */
+const MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  Run: {
+    train: STEP,
+    fit: STEP,
+    run: STEP,
+    memorySummary: MEMORY,
+    memoryAllocated: MEMORY,
+    maxMemoryAllocated: MEMORY,
+    summary: 'Write run alone for its settings, run.units() for its modules, and run.memory() for its bytes',
+    parameters:
+      'The parameters are in the ranks: run.units() lists them, and await run.save(‘folder’) writes them',
+    stateDict: 'The values are in the ranks: await run.save(‘folder’) writes them',
+    loadStateDict: 'Write await run.load(‘folder’)',
+    plot: 'Write run.loss(), run.memory(), run.comm() or run.timeline()',
+    eval: 'Write await run.evaluate()',
+  },
+  Job: {
+    stop: END,
+    close: END,
+    exit: END,
+    terminate: END,
+    destroy: END,
+    restart: 'Write await job.heal() to start ranks again that ended, or await job.shutdown() and sl.launch',
+    world: COUNT,
+    worldSize: COUNT,
+    size: COUNT,
+    rank: 'Each rank has its own: write rank in a %%ranks cell',
+  },
+  dist: {
+    initProcessGroup: GROUP,
+    isInitialized: GROUP,
+    reduceScatterTensor: 'Write dist.reduceScatter(x)',
+    allGatherTensor: 'Write dist.allGatherIntoTensor(x)',
+    allToAllSingle: 'Write dist.allToAll(x)',
+    monitoredBarrier: 'Write dist.barrier()',
+  },
+  tf: { randn: 'Write tf.randomNormal([2, 3])', cat: 'Write tf.concat([a, b], 1)' },
+};
+
+/** Advice about keys of an object that a function takes, in camel case, by the type's name. */
+const KEYS_OF: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  LaunchOptions: {
+    worldSize: 'Write ranks: 2',
+    nprocPerNode: 'Write ranks: 2',
+    nproc: 'Write ranks: 2',
+    n: 'Write ranks: 2',
+    gpus: 'Write ranks: 2; sl.plan predicts GPUs',
+    backend: 'Leave it out: ranks of one machine share memory; engine: ‘torch’ uses gloo',
+  },
+  // The table of settings has these names too, but the table's packages are not in the compiler's snapshot.
+  TrainInput: {
+    batchSize: 'Write batch',
+    learningRate: 'Write optimizer: { lr }',
+    lr: 'Write optimizer: { lr }',
+    epochs: 'Write steps',
+    strategy: 'Write parallel: { strategy }',
+    zeroStage: 'Write parallel: { strategy: ‘ZERO_3’ }',
+    fsdp: 'Write parallel: { strategy: ‘FULL_SHARD’ }',
+    bf16: 'Write mixedPrecision: ‘bf16’',
+    fp16: 'Write mixedPrecision: ‘fp16’',
+  },
+  PlanObject: { gpu: 'Write on: ‘H100-80G’', device: 'Write on: ‘H100-80G’', world: 'Write gpus: 8' },
+};
+
 /** Where names are that `sl` had at its top level. */
 const MOVED: Readonly<Record<string, string>> = {
   dryRun: 'Write sl.plan(config, { gpus: 8 }, { count: true })',
@@ -72,18 +149,6 @@ const MOVED: Readonly<Record<string, string>> = {
   reproduce: 'Write sl.planner.reproduce()',
   claim: 'Write sl.claims({ id, says, found })',
   createFigure: 'Write sl.plot({ title, data })',
-};
-
-/**
- * Settings of job.train that have another name in torch. The table of settings has these names too, but the table's packages
- * are not in the compiler's snapshot ([Note: compiler snapshot]).
- */
-const SETTINGS: Readonly<Record<string, string>> = {
-  batchSize: 'batch',
-  learningRate: 'optimizer: { lr }',
-  lr: 'optimizer: { lr }',
-  epochs: 'steps',
-  strategy: 'parallel: { strategy }',
 };
 
 /** Returns advice about an unknown name in a cell's source; `before` and `after` are the text around the name. */
@@ -141,6 +206,14 @@ const OPERATORS: Readonly<Record<string, string>> = {
 
 /** Returns advice about a value whose type does not fit; `message` is the type checker's message. */
 export function adviceOnType(message: string): string | undefined {
+  const key = /'(\w+)' does not exist in type '/.exec(message)?.[1];
+  if (key !== undefined) return adviceOnKey(key, message);
+  if (/'number' is not assignable to parameter of type 'LaunchOptions'/.test(message))
+    return 'Write sl.launch({ ranks: 2 })';
+  if (/Argument of type 'Run' .*Record<string, Compared>/.test(message))
+    return 'Give the runs names: sl.compare({ run, other }, ‘memory’)';
+  if (/^Type 'string' has no properties in common with type '\{ pp\?: /.test(message))
+    return 'Write parallel: { strategy: ‘FULL_SHARD’ }';
   if (message.includes('{ layerCls: string[]; }')) return 'Classes of modules are { layerCls: [‘Block’] }';
   if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
   return 'In an object that is assigned to a variable, a field such as kind may have any text: write, for example, kind: ‘adam’ as const';
@@ -148,8 +221,8 @@ export function adviceOnType(message: string): string | undefined {
 
 /** Returns advice about a key that an object may not have; `message` is the type checker's message. */
 export function adviceOnKey(name: string, message: string): string | undefined {
-  const setting = said(SETTINGS, camelCase(name));
-  return setting === undefined || !message.includes("'TrainInput<") ? undefined : `Write ${setting}`;
+  const type = /does not exist in type '(\w+)/.exec(message)?.[1] ?? '';
+  return said(KEYS_OF[type] ?? {}, camelCase(name));
 }
 
 /** Returns advice about an error that a cell's code threw when it ran. */
@@ -158,20 +231,54 @@ export function adviceOnTypeError(message: string): string | undefined {
   return name === undefined ? undefined : said(MEMBERS, name);
 }
 
-/** Returns advice about a member that a type does not have; `message` is the type checker's message. */
-export function adviceOnMember(name: string, message: string, after = ''): string | undefined {
+/** Returns advice about a value that is no function, such as a table; `message` is the type checker's message. */
+export function adviceOnCall(name: string, message: string): string | undefined {
+  return /Type 'Readonly<Record</.test(message)
+    ? `It is a table: write ${name} without parentheses`
+    : undefined;
+}
+
+/** Returns advice about a name that a package does not export. */
+export function adviceOnImport(name: string, message: string): string | undefined {
+  if (!message.includes('"shardlab"')) return undefined;
+  return said(MOVED, name) ?? said({ ...NAMES, ...OF_RANKS }, name);
+}
+
+const RANKS = 'Cells that begin with %%ranks have it without an import';
+const OF_RANKS: Readonly<Record<string, string>> = {
+  nn: RANKS,
+  optim: RANKS,
+  dist: RANKS,
+  tf: RANKS,
+  FSDP: RANKS,
+  DDP: RANKS,
+  fullyShard: RANKS,
+};
+
+/** A member that the type of `owner`, the text before its dot, does not have; `after` is the text after its name. */
+export interface UnknownMember {
+  readonly name: string;
+  /** The type checker's message. */
+  readonly message: string;
+  readonly owner?: string;
+  readonly after?: string;
+}
+
+/** Returns advice about a member that a type does not have. */
+export function adviceOnMember({ name, message, owner = '', after = '' }: UnknownMember): string | undefined {
+  const type = /on type '(\w+)/.exec(message)?.[1] ?? '';
+  const own = said(MEMBERS_OF[type] ?? MEMBERS_OF[owner] ?? {}, camelCase(name));
+  if (own !== undefined) return own;
   // The advice is only for types that have a name, not for texts, numbers and object literals.
   if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
   if (/^\s*=\s*(new )?nn\./.test(after))
     return `Declare the field in the class: ${name} = new nn.Linear(7, 13), or, if the constructor assigns it, only the name: ‘${name};’`;
   const moved = /\/src\/index("|')/.test(message) ? said(MOVED, name) : undefined;
-  const advice = moved ?? said(MEMBERS, name);
-  if (advice !== undefined || !/^[a-z]+(_[a-z0-9]+)+_?$/.test(name) || message.includes('Did you mean'))
-    return advice;
-  return `Names are written without underscores here: ${camelCase(name)}`;
+  return moved ?? said(MEMBERS, name);
 }
 
-function camelCase(name: string): string {
+/** Returns a name of Python as it is written here. */
+export function camelCase(name: string): string {
   return name.replace(/_+([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
 }
 

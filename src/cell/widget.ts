@@ -1,5 +1,8 @@
-import { globalSlot } from '../core';
-import type { MimeBundle } from './mime';
+import { clearTimeout, setTimeout } from 'node:timers';
+import { globalSlot, now, type Seconds } from '../core';
+import type { CellError } from './cell-error';
+import type { StreamName } from './console-capture';
+import { type MimeBundle, toMimeBundle } from './mime';
 
 type Data = Readonly<Record<string, unknown>>;
 
@@ -12,17 +15,39 @@ export interface WidgetComm {
   onClose: (data: Data) => void;
 }
 
-/** Opens channels to the front end; the kernel's executor has such an object. */
+/** An output of a cell or of a widget's callback. */
+export type CellOutput =
+  | { readonly kind: 'stream'; readonly name: StreamName; readonly text: string }
+  | {
+      readonly kind: 'display' | 'update';
+      readonly bundle: MimeBundle;
+      readonly metadata: MimeBundle;
+      readonly displayId: string | undefined;
+    }
+  | { readonly kind: 'clear'; readonly wait: boolean };
+
+/** How a callback has ended: with a value to show, or with an error. */
+export type CallbackOutcome =
+  | { readonly ok: true; readonly result: MimeBundle | undefined }
+  | { readonly ok: false; readonly error: CellError };
+
+/** Opens channels to the front end, and runs callbacks; the kernel's executor has such an object. */
 export interface WidgetComms {
   open(target: string, data: Data, metadata: Data): WidgetComm;
   /** Calls `opened` with each channel that the front end opens for this target. */
   register(target: string, opened: (comm: WidgetComm) => void): void;
+  /** Is called when a page that shows widgets has connected, before it gets the states of open widgets. */
+  connected?(): void;
+  /** Runs a callback; `heard` gets its outputs, and an interrupt ends it. Never rejects. */
+  call(work: () => unknown, heard: (output: CellOutput) => void): Promise<CallbackOutcome>;
 }
 
 /** The channels of a process, and its open widgets by the names of their channels. */
 interface Widgets {
   readonly comms: WidgetComms;
   readonly open: Map<string, RestorableWidget>;
+  /** Whether a page that shows widgets has connected to the kernel. */
+  hasPage: boolean;
 }
 
 interface RestorableWidget {
@@ -35,12 +60,35 @@ const WIDGETS = globalSlot<Widgets>('shardlab.widgets');
 /** Makes `comms` the channels of the process's widgets. */
 export function registerComms(comms: WidgetComms): void {
   const open = new Map<string, RestorableWidget>();
-  WIDGETS.value = { comms, open };
+  const widgets: Widgets = { comms, open, hasPage: false };
+  WIDGETS.value = widgets;
   comms.register('jupyter.widget.control', (comm) => {
+    widgets.hasPage = true;
     comm.onMessage = ({ method }) => {
-      if (method === 'request_states') comm.send(statesOf(open));
+      if (method !== 'request_states') return;
+      comms.connected?.();
+      comm.send(statesOf(open));
     };
   });
+}
+
+/** Whether a page that shows widgets has connected to this process; programs without widgets never do. */
+export function hasWidgetPage(): boolean {
+  return WIDGETS.value?.hasPage === true;
+}
+
+/**
+ * Runs a callback of a widget and shows its value: `heard` gets its outputs. In a process without channels, outputs go where the
+ * process writes them. Throws: the callback's error, in a process without channels.
+ */
+export async function runCallback(
+  work: () => unknown,
+  heard: (output: CellOutput) => void,
+): Promise<CallbackOutcome> {
+  const widgets = WIDGETS.value;
+  if (widgets !== undefined) return await widgets.comms.call(work, heard);
+  const value = await work();
+  return { ok: true, result: value === undefined ? undefined : await toMimeBundle(value) };
 }
 
 /**
@@ -68,16 +116,22 @@ export interface WidgetOptions {
   readonly state: Data;
   /** Is called with each message that the code sends by `model.send`. */
   readonly heard: (message: Data) => void;
+  /** Is called with the values of the model that the code has changed by `model.save_changes`. */
+  readonly changed?: (changes: Data) => void;
 }
 
 /** An open widget. */
 export interface Widget {
+  /** The name of the widget's channel and model. */
+  readonly id: string;
   /** The content of an output that shows the widget, for front ends that have anywidget. */
   readonly bundle: MimeBundle;
   /** Whether a page was loaded again and has asked for the widget's state. */
   readonly isRestored: boolean;
   /** Changes values of the model. */
   set(changes: Data): void;
+  /** Sends a message to the code, which listens to it by `model.on('msg:custom')`. */
+  send(message: Data): void;
   /** Closes the channel; front ends then remove the widget from their pages. */
   close(): void;
 }
@@ -99,7 +153,7 @@ const ANYWIDGET = {
  * Opens a widget in the front end; undefined if this process has no channel to one (ranks, scripts, other kernels). The widget
  * appears where an output has its `bundle`. A page that is loaded again gets the present state.
  */
-export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undefined {
+export function openWidget({ esm, state, heard, changed }: WidgetOptions): Widget | undefined {
   const widgets = WIDGETS.value;
   if (widgets === undefined) return undefined;
   const widget = {
@@ -113,7 +167,10 @@ export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undef
   comm.onClose = () => void widgets.open.delete(comm.id);
   comm.onMessage = ({ method, content, state: changes }) => {
     if (method === 'custom' && isData(content)) heard(content);
-    if (method === 'update' && isData(changes)) widget.state = { ...widget.state, ...changes };
+    if (method === 'update' && isData(changes)) {
+      widget.state = { ...widget.state, ...changes };
+      changed?.(changes);
+    }
     if (method === 'request_state') {
       widget.isRestored = true;
       update(widget.state);
@@ -121,6 +178,7 @@ export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undef
   };
   const { major: version_major, minor: version_minor } = PROTOCOL;
   return {
+    id: comm.id,
     bundle: {
       'application/vnd.jupyter.widget-view+json': { version_major, version_minor, model_id: comm.id },
     },
@@ -131,9 +189,38 @@ export function openWidget({ esm, state, heard }: WidgetOptions): Widget | undef
       widget.state = { ...widget.state, ...changes };
       if (widgets.open.has(comm.id)) update(changes);
     },
+    send: (content) => {
+      if (widgets.open.has(comm.id)) comm.send({ method: 'custom', content });
+    },
     close: () => {
       if (widgets.open.delete(comm.id)) comm.close();
     },
+  };
+}
+
+/**
+ * Limits how often `send` is called: a request within `between` after the call before (`last`) is answered later, and several such
+ * requests once.
+ */
+export function limited(send: () => void, between: Seconds, last: Seconds = Number.NEGATIVE_INFINITY) {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+  };
+  const sendNow = (): void => {
+    stop();
+    last = now();
+    send();
+  };
+  return {
+    now: sendNow,
+    request: (): void => {
+      const left = last + between - now();
+      if (left <= 0) sendNow();
+      else timer ??= setTimeout(sendNow, left * 1000);
+    },
+    stop,
   };
 }
 

@@ -1,5 +1,6 @@
+import type { Bytes } from '../core';
 import { createFigure, type Figure, type Title } from './figure';
-import { counted, quoted } from './format';
+import { byteScale, counted, inUnit, quoted } from './format';
 import { paddedRange, stepAxis, titled } from './grammar/axes';
 import { bold, nameLines, safe, soft, widestLabel } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, note, ruleX, ruleY } from './grammar/marks';
@@ -14,6 +15,8 @@ export interface LossSeries {
   readonly losses: readonly number[];
   /** The margins of the same steps' pairs of answers (DPO), which a second panel draws. */
   readonly margins?: readonly number[];
+  /** The largest peak of a rank's memory in the same steps, which a further panel draws; NaN for a step that was not recorded. */
+  readonly peaks?: readonly Bytes[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
   /**
@@ -53,20 +56,7 @@ const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
  */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
-  const shown = series
-    .map(
-      ({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], margins = [], ...series }) => {
-        return {
-          ...series,
-          margins,
-          firstStep,
-          hasOwnLoss,
-          unknown,
-          evaluations: evaluations.filter(({ loss }) => Number.isFinite(loss)),
-        };
-      },
-    )
-    .filter(({ losses }) => losses.some(Number.isFinite));
+  const shown = series.map(filled).filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses, evaluations }) => [
     ...losses.filter(Number.isFinite),
     ...evaluations.map(({ loss }) => loss),
@@ -88,8 +78,9 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((series, i) => endLabel(series, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  const below = shown.some(({ margins }) => margins.length > 0) ? MARGIN_PIXELS : 0;
-  /** The share of the height that the margins' panel and the space above it have. */
+  const rows = [marginRow, peakRow].flatMap((rowOf) => rowOf(shown) ?? []);
+  const below = rows.length * ROW_PIXELS;
+  /** The share of the height that the rows below the losses and the space above them have. */
   const share = below / (pixels + below);
   const notes = hasValidation
     ? endLabels([...shown.map(trainLabel), ...shown.flatMap(validationLabel)], range, pixels, { xshift: 6 })
@@ -115,13 +106,19 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
         ],
         shapes: marks.map(({ step }) => ({ ...ruleX(step, [0, 1], MARK), yref: 'paper' })),
       },
-      ...(below === 0 ? [] : [marginPanel(shown, stepAxis(firstStep, lastStep), share)]),
+      ...rows.map((row, i) => rowPanel(row, stepAxis(firstStep, lastStep), share, [i, rows.length])),
     ]),
     table: tableOf(shown, hasValidation),
   });
 }
 
 type Shown = Required<LossSeries>;
+
+function filled(series: LossSeries): Shown {
+  const { firstStep = 1, hasOwnLoss = false, unknown = NONE, margins = [], peaks = [] } = series;
+  const evaluations = (series.evaluations ?? []).filter(({ loss }) => Number.isFinite(loss));
+  return { ...series, firstStep, hasOwnLoss, unknown, margins, peaks, evaluations };
+}
 
 function tableOf(shown: readonly Shown[], hasValidation: boolean) {
   return createTable(
@@ -130,7 +127,12 @@ function tableOf(shown: readonly Shown[], hasValidation: boolean) {
       return series.losses.map((loss, i) => {
         const step = i + series.firstStep;
         const margin = series.margins[i];
-        const row = { run: series.name, step, loss, ...(margin === undefined ? {} : { margin }) };
+        const peakBytes = series.peaks[i];
+        const row = {
+          ...{ run: series.name, step, loss },
+          ...(margin === undefined ? {} : { margin }),
+          ...(peakBytes === undefined ? {} : { peakBytes }),
+        };
         return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
       });
     }),
@@ -294,24 +296,66 @@ function validationPoints({ evaluations }: Shown): ScatterTrace[] {
   ];
 }
 
-/** The height in pixels of the margins' panel, with the space above it; the panel has MARGIN_SHARE of it. */
-const MARGIN_PIXELS = 128;
-const MARGIN_SHARE = 0.7;
+/** The height in pixels of a row below the losses, with the space above it; the row's panel has ROW_SHARE of it. */
+const ROW_PIXELS = 128;
+const ROW_SHARE = 0.7;
 
-/** Draws the margins of pairs below the losses, with a line at 0, where a pair's two answers have the same reward. */
-function marginPanel(shown: readonly Shown[], x: ReturnType<typeof stepAxis>, share: number): Panel {
-  const [low, high] = paddedRange([0, ...shown.flatMap(({ margins }) => margins)], 0.1);
+/** Numbers of the same steps as the losses, in a panel below them. */
+interface Row {
+  readonly title: string;
+  readonly range: readonly [number, number];
+  /** The numbers of each series. */
+  readonly values: readonly Shown[];
+  /** Writes a number beside its point. */
+  readonly say: (value: number) => string;
+  readonly ruleAt?: number;
+}
+
+/** Returns the margins of pairs, with a line at 0, where a pair's two answers have the same reward; undefined if there are none. */
+function marginRow(shown: readonly Shown[]): Row | undefined {
+  const margins = shown.flatMap((series) => series.margins);
+  if (margins.length === 0) return undefined;
+  const [low, high] = paddedRange([0, ...margins], 0.1);
+  const values = shown.map((series) => ({ ...series, losses: series.margins }));
   return {
-    x,
-    y: { range: [low, high], domain: [0, share * MARGIN_SHARE], ...titled('margin of pairs') },
-    data: shown.map((series, i) => ({
-      ...lossLine({ ...series, losses: series.margins }, i),
-      showlegend: false,
-    })),
-    annotations: shown.flatMap(({ margins, firstStep }) =>
-      margins.some(Number.isFinite) ? [lastValue(margins, firstStep)] : [],
+    title: 'margin of pairs',
+    range: [low, high],
+    values,
+    say: (value) => value.toFixed(4),
+    ruleAt: 0,
+  };
+}
+
+/** Returns the peaks of memory, from 0; undefined if no step has one. */
+function peakRow(shown: readonly Shown[]): Row | undefined {
+  const largest = Math.max(0, ...shown.flatMap(({ peaks }) => peaks.filter(Number.isFinite)));
+  if (largest === 0) return undefined;
+  const scale = byteScale(largest);
+  const values = shown.map((series) => ({
+    ...series,
+    losses: series.peaks.map((bytes) => bytes / scale.divisor),
+  }));
+  const say = (value: number): string => inUnit(value * scale.divisor, scale);
+  return { title: `peak, ${scale.unit}`, range: [0, (largest / scale.divisor) * 1.15], values, say };
+}
+
+/** Draws the row of this index, among this number of rows, below the losses. */
+function rowPanel(
+  { title, range, values, say, ruleAt }: Row,
+  x: ReturnType<typeof stepAxis>,
+  share: number,
+  [index, count]: readonly [number, number],
+): Panel {
+  const height = share / count;
+  const from = (count - 1 - index) * height;
+  return {
+    x: index === count - 1 ? x : { ...x, title: { text: '' } },
+    y: { range, domain: [from, from + height * ROW_SHARE], ...titled(title) },
+    data: values.map((series, i) => ({ ...lossLine(series, i), showlegend: false })),
+    annotations: values.flatMap(({ losses, firstStep }) =>
+      losses.some(Number.isFinite) ? [lastValue(losses, firstStep, say)] : [],
     ),
-    shapes: [ruleY(0, x.range, MARK)],
+    shapes: ruleAt === undefined ? [] : [ruleY(ruleAt, x.range, MARK)],
   };
 }
 
@@ -332,8 +376,12 @@ function lastLoss({ losses, firstStep }: Shown): Annotation {
 }
 
 /** Writes the last finite value beside its point. */
-function lastValue(values: readonly number[], firstStep: number): Annotation {
+function lastValue(
+  values: readonly number[],
+  firstStep: number,
+  say = (value: number): string => value.toFixed(4),
+): Annotation {
   const last = values.findLastIndex(Number.isFinite);
   const value = values[last] ?? 0;
-  return note(firstStep + last, value, bold(value.toFixed(4)), { xshift: 6 });
+  return note(firstStep + last, value, bold(say(value)), { xshift: 6 });
 }

@@ -1,4 +1,5 @@
 import {
+  type CellError,
   type DisplaySink,
   LONGEST_TEXT,
   type MimeBundle,
@@ -9,14 +10,15 @@ import {
 } from '../cell';
 import { rankNames } from '../core';
 import { ink } from '../figures';
-import type { RankError, RankEvent } from './control/messages';
+import type { RankEvent } from './control/messages';
+import { tabsHtml } from './tabs';
 
 /** The output of one rank so far. */
 interface RankContent {
   /** Consecutive pieces of one stream are one entry. */
   readonly shown: GatheredItem[];
   result: MimeBundle | undefined;
-  error: RankError | undefined;
+  error: CellError | undefined;
 }
 
 /** One output of a rank before its last value. */
@@ -36,7 +38,7 @@ export interface OutputSection {
   readonly title: string;
   readonly shown: readonly ShownItem[];
   readonly result: MimeBundle | undefined;
-  readonly error: RankError | undefined;
+  readonly error: CellError | undefined;
 }
 
 /**
@@ -146,8 +148,17 @@ export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
 
+/** Returns a section's prints, displays with their pictures, last value and error as one text and one HTML, without its title. */
+export function wholeSection(section: OutputSection): SectionPage {
+  const items = itemsOf(section, wholeItem);
+  return {
+    text: items.map(({ text }) => text).join('\n'),
+    html: items.map(({ html }) => html).join(''),
+  };
+}
+
 /** An output as text and as HTML. */
-interface Item {
+export interface SectionPage {
   readonly text: string;
   readonly html: string;
 }
@@ -159,29 +170,46 @@ function sectionHtml(section: OutputSection): string {
 }
 
 /** Returns the prints, displays, last value and error of a section, in order. */
-function itemsOf({ shown, result, error }: OutputSection): Item[] {
+function itemsOf({ shown, result, error }: OutputSection, ofBundle = bundleItem): SectionPage[] {
   const items = shown.map((item) => {
-    if (item.kind === 'bundle') return bundleItem(item.bundle);
+    if (item.kind === 'bundle') return ofBundle(item.bundle);
     const style = item.name === 'stderr' ? 'border-left:3px solid #c44e52;padding-left:.5em' : '';
     return textItem(item.text.replace(/\n$/, ''), style);
   });
-  if (result !== undefined) items.push(bundleItem(result));
+  if (result !== undefined) items.push(ofBundle(result));
   if (error !== undefined)
     items.push(textItem(shownTraceback(error, process.env).join('\n'), 'color:#c44e52'));
   return items;
 }
 
-function textItem(text: string, style: string): Item {
+function textItem(text: string, style: string): SectionPage {
   return { text, html: pre(text, style) };
 }
 
 /** Returns a value as HTML, or as text if it has no HTML. A figure or picture gets a note instead: `richParts` returns it. */
-function bundleItem(bundle: MimeBundle): Item {
+function bundleItem(bundle: MimeBundle): SectionPage {
   const plain = bundle['text/plain'];
   const text = typeof plain === 'string' ? plain : `(${Object.keys(bundle).join(', ')})`;
   if (isRich(bundle)) return { text, html: pre('(shown below)', 'opacity:.65') };
   const html = bundle['text/html'];
   return { text, html: typeof html === 'string' ? html : pre(text, '') };
+}
+
+/** Returns a value as HTML with its picture. */
+function wholeItem(bundle: MimeBundle): SectionPage {
+  const { text, html } = bundleItem(
+    Object.fromEntries(Object.entries(bundle).filter(([type]) => isText(type))),
+  );
+  if (typeof bundle['text/html'] === 'string') return { text, html };
+  const [type, picture] = Object.entries(bundle).find(([known]) => known.startsWith('image/')) ?? [];
+  if (type === undefined || typeof picture !== 'string') return { text, html };
+  const coded = type === 'image/svg+xml' ? Buffer.from(picture).toString('base64') : picture;
+  const source = `data:${type};base64,${coded.replaceAll('\n', '')}`;
+  return { text, html: `<img style="max-width:100%" alt="${ink.escapeHtml(text)}" src="${source}">` };
+}
+
+function isText(type: string): boolean {
+  return type.startsWith('text/');
 }
 
 function bundlesOf({ shown, result }: OutputSection): MimeBundle[] {
@@ -198,13 +226,33 @@ function pre(text: string, style: string): string {
   return `<pre style="margin:0;word-break:normal;overflow-wrap:anywhere;${style}">${ink.escapeHtml(text)}</pre>`;
 }
 
+/**
+ * Returns a tab for each section, if at least two sections differ and one has a picture; undefined if text says it all, if there is
+ * something that HTML cannot hold, or if a browser cannot show so much in one output.
+ */
+function tabsOfRanks(sections: readonly OutputSection[]): MimeBundle | undefined {
+  const rich = richParts(sections);
+  if (sections.length < 2 || rich.length === 0 || !rich.every(fitsHtml)) return undefined;
+  const pages = sections.map((section) => ({ title: section.title, ...wholeSection(section) }));
+  const html = tabsHtml(pages);
+  if (html.length > MOST_TABS) return undefined;
+  return { 'text/html': html, 'text/plain': pages.flatMap(({ title, text }) => [title, text]).join('\n') };
+}
+
+/** The most characters of tabs in one output. */
+const MOST_TABS = 8_000_000;
+
+function fitsHtml(bundle: MimeBundle): boolean {
+  return Object.keys(bundle).some((type) => type === 'text/html' || type.startsWith('image/'));
+}
+
 /** Time between two redraws while outputs arrive. */
 const REDRAW_MS = 100;
 
 /** Shows the grouped outputs of a call while it runs. */
 export interface LiveOutput {
   add(event: RankEvent): void;
-  /** Draws the text for the last time, then the figures and pictures that text cannot show. */
+  /** Draws the text for the last time, then the figures and pictures that text cannot show; if they differ by rank, in tabs. */
   finish(): void;
 }
 
@@ -245,6 +293,12 @@ export function createLiveOutput(display: DisplaySink): LiveOutput {
       timer ??= setTimeout(draw, REDRAW_MS);
     },
     finish() {
+      const tabs = tabsOfRanks(output.sections);
+      if (tabs !== undefined) {
+        clearTimeout(timer);
+        show(tabs);
+        return;
+      }
       draw();
       for (const bundle of richParts(output.sections)) display.display(bundle);
     },

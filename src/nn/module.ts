@@ -385,7 +385,7 @@ interface Printed {
 
 /**
  * Prints a module and all modules inside it, one per line; equal neighbours share one line. Source: the representation
- * of torch.nn.Module.
+ * of torch.nn.Module, and, for the module in a wrapper, of DistributedDataParallel.
  */
 function moduleText(module: Printed): string {
   const parameters = [...module.ownParameters].map(([name, { shape }]) => `${name} [${shape.join(', ')}]`);
@@ -393,7 +393,7 @@ function moduleText(module: Printed): string {
   const children = [...module.children].map(([name, child]) => ({ name, text: moduleText(child) }));
   if (children.length === 0) return `${head})`;
   const lines = alike(children).map(({ first, last, count, text }) => {
-    const many = count === 1 ? `(${first}): ` : `(${first}-${last}): ${count} x `;
+    const many = count === 1 ? `(${first || 'module'}): ` : `(${first}-${last}): ${count} x `;
     return `${many}${text}`.replace(/^/gm, '  ');
   });
   return [head, ...lines, ')'].join('\n');

@@ -1,3 +1,4 @@
+import { type InspectOptions, inspect } from 'node:util';
 import { flag, requireOptions } from '../config';
 import { ConfigError, classOf, type DType, ShardlabError } from '../core';
 import * as tf from '../core/tf';
@@ -323,6 +324,22 @@ export class Parameter implements Leaf {
   /** The modules whose forward reads the parameter: its owners, and modules that declare that they read it (a tied head). */
   get users(): ReadonlySet<ParameterUser> {
     return this.#users;
+  }
+
+  /** Shows the name, the type, the shape and the values, as far as this rank has them. Deferred values stay deferred. */
+  [inspect.custom](_: number, options: InspectOptions): string {
+    const { source } = this;
+    const head = `Parameter ${this.name}`.trimEnd();
+    const shape = `${this.dtype}[${this.shape.join(', ')}]`;
+    if (source !== null) {
+      const values = new Float32Array(this.size);
+      source.fill(0, values);
+      return tf.tidy(() => `${head} ${inspect(tf.tensor(values, [...this.shape], 'float32'), options)}`);
+    }
+    const values = this.lent ?? this.#tensor;
+    return values === null
+      ? `${head} ${shape}, whose values are sharded; FSDP.stateDict(model) gathers them`
+      : `${head} ${inspect(values, options)}`;
   }
 
   usedBy(user: ParameterUser): void {

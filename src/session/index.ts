@@ -36,3 +36,6 @@ export type { Recording } from './run/records';
 export { interruptJobs, registeredJobs } from './run/registry';
 export type { ReshardChange, ReshardReport } from './run/reshard';
 export type { Run } from './run/run';
+export type { Control } from './widgets/control';
+export { type SelectOptions, select } from './widgets/select';
+export { type SliderOptions, slider } from './widgets/slider';

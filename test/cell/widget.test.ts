@@ -21,6 +21,7 @@ test('a widget speaks the protocol of Jupyter, and a page that is loaded again g
   };
   const control = { ...comm, id: 'c0' };
   registerComms({
+    call: () => assert.fail('no callback'),
     register: (target, open) => {
       assert.equal(target, 'jupyter.widget.control');
       open(control);

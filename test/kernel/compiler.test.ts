@@ -77,10 +77,10 @@ describe('the compiler', () => {
     const offered = (source: string): readonly string[] =>
       compiler.complete({ source, namespace: 'notebook', offset: source.length }).matches;
     const names = offered("import * as sl from 'shardlab';\nsl.");
-    assert.ok(names.length <= 19, String(names));
+    assert.ok(names.length <= 21, String(names));
     assert.deepEqual(
       [...names].sort(),
-      'ShardlabError check claims compare createTable gpus guess hint launch lookup models mystery plan planner plot readConfig recommend score solution'.split(
+      'ShardlabError check claims compare createTable gpus guess hint launch lookup models mystery plan planner plot readConfig recommend score select slider solution'.split(
         ' ',
       ),
     );

@@ -35,6 +35,7 @@ const NOTEBOOK = [
   ],
   ...['steps', 'addCallback', 'log'],
   ...['plot', 'get', 'evaluate', 'sample', 'experts', 'sampleVideo', 'savePretrained', 'export', 'parity'],
+  ...['slider', 'select', 'onChange'],
 ];
 
 /** Writes the file that the example of readConfig reads. */

@@ -1,91 +1,28 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
-import { type Browser, launch, type Page } from 'puppeteer-core';
-import { kernelSpec } from '../../src/cell/kernelspec';
-import { freePort } from '../../src/cli/lab/free-port';
-import { chromium as name, skipWithoutChromium } from '../support/chromium';
-import { repositoryRoot } from '../support/paths';
-import { KERNEL_MAIN } from './jupyter-client';
+import type { Page } from 'puppeteer-core';
 import { PLAYER_CELL } from './player-cell';
+import { type Lab, press, python, ready, runCell, skipWithoutLab, startLab } from './widgets/lab';
 
-const python = process.env.SHARDLAB_PYTHON;
-
-/** Why the tests are skipped; false if they run. */
-function whySkipped(): string | false {
-  if (skipWithoutChromium !== false) return skipWithoutChromium;
-  if (python === undefined) return 'there is no Python here (npm test --no-python)';
-  const has = (module: string): boolean => spawnSync(python, ['-c', `import ${module}`]).status === 0;
-  const missing = ['jupyterlab', 'anywidget', 'nbconvert'].filter((module) => !has(module));
-  return missing.length === 0 ? false : `the Python of these tests has no ${missing.join(' and no ')}`;
-}
-
-const skip = whySkipped();
-const folder = mkdtempSync(join(tmpdir(), 'shardlab-lab-player-'));
-const NOTEBOOK = join(folder, 'walk.ipynb');
-let browser: Browser | undefined;
-let server: ChildProcess | undefined;
-let address = '';
+const skip = skipWithoutLab();
+const NOTEBOOK = 'walk.ipynb';
+const CELLS = [PLAYER_CELL.trim(), 'shown'];
+let lab: Lab;
 
 before(async () => {
-  if (skip !== false) return;
-  prepareFolder();
-  const port = (await freePort(18_960, '127.0.0.1')) ?? assert.fail('no free port');
-  address = `http://127.0.0.1:${port}`;
-  const options = [`--port=${port}`, `--ServerApp.root_dir=${folder}`, '--IdentityProvider.token=secret'];
-  const root = process.getuid?.() === 0 ? ['--allow-root'] : [];
-  server = spawn(
-    python ?? '',
-    [join(repositoryRoot(), 'build', 'src', 'cli', 'lab', 'lab.py'), '--no-browser', ...options, ...root],
-    {
-      stdio: ['pipe', 'ignore', 'ignore'],
-      env: {
-        ...process.env,
-        JUPYTER_PATH: join(folder, 'data'),
-        JUPYTER_CONFIG_DIR: join(folder, 'config'),
-        JUPYTERLAB_SETTINGS_DIR: join(folder, 'settings'),
-        JUPYTERLAB_WORKSPACES_DIR: join(folder, 'workspaces'),
-      },
-    },
-  );
-  for (let hasAnswered = false; !hasAnswered; ) {
-    assert.equal(server.exitCode, null, 'JupyterLab ended');
-    hasAnswered = await fetch(`${address}/api`).then(
-      () => true,
-      () => false,
-    );
-    await delay(200);
-  }
-  const executablePath = spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' }).stdout.trim();
-  browser = await launch({ executablePath, args: ['--no-sandbox'], userDataDir: join(folder, 'profile') });
+  if (skip === false) lab = await startLab();
 });
 
 after(async () => {
-  await browser?.close();
-  // lab.py ends, with its kernels, when its input ends.
-  const ended = new Promise((resolve) => server?.once('close', resolve));
-  server?.stdin?.end();
-  if (server !== undefined) await ended;
-  rmSync(folder, { recursive: true, force: true });
+  if (skip === false) await lab.stop();
 });
 
-/** Writes a notebook of two cells, and the kernel's specification. */
-function prepareFolder(): void {
-  const spec = kernelSpec({ node: process.execPath, main: KERNEL_MAIN });
-  mkdirSync(join(folder, 'data', 'kernels', 'shardlab'), { recursive: true });
-  writeFileSync(join(folder, 'data', 'kernels', 'shardlab', 'kernel.json'), JSON.stringify(spec));
-  const cells = [PLAYER_CELL.trim(), 'shown'].map((source, id) => ({
-    ...{ cell_type: 'code', id: `cell-${id}`, execution_count: null, metadata: {}, outputs: [], source },
-  }));
-  const kernelspec = { name: 'shardlab', display_name: spec.display_name, language: spec.language };
-  writeFileSync(
-    NOTEBOOK,
-    JSON.stringify({ nbformat: 4, nbformat_minor: 5, metadata: { kernelspec }, cells }),
-  );
+/** Opens a fresh notebook of two cells. */
+async function openFresh(): Promise<Page> {
+  lab.write(NOTEBOOK, CELLS);
+  return await lab.open(NOTEBOOK);
 }
 
 const ROOT = "(document.querySelector('.jp-OutputArea .shardlab-player')?.shadowRoot)";
@@ -105,41 +42,22 @@ async function waitFor(page: Page, round: string, isLive: boolean): Promise<void
 }
 
 async function click(page: Page, does: string): Promise<void> {
+  // The ranks' buttons wait for the answer to the request before.
+  await page.waitForFunction(`!${ROOT}.querySelector('[data-does=${does}]').disabled`);
   await page.evaluate(`${ROOT}.querySelector('[data-does=${does}]').click()`);
 }
 
 /** Runs both cells by the keyboard. */
 async function runAll(page: Page): Promise<void> {
-  await page.bringToFront();
-  await page.waitForFunction(
-    "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle' && document.querySelectorAll('.jp-Notebook .jp-Cell .jp-InputPrompt').length === 2",
-  );
-  for (const index of [0, 1]) {
-    // While JupyterLab still starts, it loses keys.
-    for (let hasBegun = false; !hasBegun; ) {
-      const prompts = await page.$$('.jp-Notebook .jp-Cell .jp-InputPrompt');
-      await prompts[index]?.click();
-      await page.keyboard.down('Control');
-      await page.keyboard.press('Enter');
-      await page.keyboard.up('Control');
-      const begun = `document.querySelectorAll('.jp-Notebook .jp-Cell .jp-InputPrompt')[${index}].innerText !== '[ ]:'`;
-      hasBegun = await page.waitForFunction(begun, { timeout: 5000 }).then(
-        () => true,
-        () => false,
-      );
-    }
-  }
+  await ready(page, CELLS.length);
+  for (const index of CELLS.keys()) await runCell(page, index);
 }
 
 test('in JupyterLab the buttons of a live player move the ranks, keys stay in it, a reload restores it, and its end is stored', {
   skip,
   timeout: 300_000,
 }, async () => {
-  const page = await (browser ?? assert.fail('no browser')).newPage();
-  page.setDefaultTimeout(90_000);
-  page.on('dialog', (dialog) => void dialog.accept());
-  await page.setViewport({ width: 1280, height: 900 });
-  await page.goto(`${address}/doc/tree/walk.ipynb?token=secret`);
+  const page = await openFresh();
   await runAll(page);
   await waitFor(page, 'round 1 of 1', true);
   await click(page, 'step');
@@ -157,10 +75,8 @@ test('in JupyterLab the buttons of a live player move the ranks, keys stay in it
   await page.keyboard.press('b'); // in the notebook, a new cell below
   assert.equal(await page.evaluate("document.querySelectorAll('.jp-Notebook .jp-Cell').length"), numCells);
   // Control+S does reach it.
-  await page.keyboard.down('Control');
-  await page.keyboard.press('s');
-  await page.keyboard.up('Control');
-  await savedWith('widget-view');
+  await press(page, 's');
+  await lab.savedWith(NOTEBOOK, 'widget-view');
   await page.reload();
   await waitFor(page, 'round 12 of 12', true);
   await click(page, 'step');
@@ -174,22 +90,18 @@ test('a walk that ends leaves a player without ranks in the notebook, which nbco
   skip,
   timeout: 300_000,
 }, async () => {
-  prepareFolder();
-  const page = await (browser ?? assert.fail('no browser')).newPage();
-  page.setDefaultTimeout(90_000);
-  await page.setViewport({ width: 1280, height: 900 });
-  await page.goto(`${address}/doc/tree/walk.ipynb?token=secret`);
+  const page = await openFresh();
   await runAll(page);
   await waitFor(page, 'round 1 of 1', true);
   await click(page, 'live');
   await waitFor(page, 'round 27 of 27', false);
-  await page.keyboard.down('Control');
-  await page.keyboard.press('s');
-  await page.keyboard.up('Control');
-  const saved = await savedWith('round 27 of 27');
+  await press(page, 's');
+  const saved = await lab.savedWith(NOTEBOOK, 'round 27 of 27');
   assert.ok(!saved.includes('widget-view'), 'the stored output needs no ranks');
-  const html = join(folder, 'walk.html');
-  const made = spawnSync(python ?? '', ['-m', 'nbconvert', '--to', 'html', NOTEBOOK], { encoding: 'utf8' });
+  const html = join(lab.folder, 'walk.html');
+  const made = spawnSync(python ?? '', ['-m', 'nbconvert', '--to', 'html', join(lab.folder, NOTEBOOK)], {
+    encoding: 'utf8',
+  });
   assert.equal(made.status, 0, made.stderr);
   await page.goto(`file://${html}`);
   const root = "document.querySelector('.shardlab-player').shadowRoot";
@@ -198,13 +110,3 @@ test('a walk that ends leaves a player without ranks in the notebook, which nbco
   assert.equal(await page.evaluate(`${root}.querySelector('output').textContent`), 'round 1 of 27');
   await page.close();
 });
-
-/** Waits until the saved notebook has this text, and returns the file's text. */
-async function savedWith(text: string): Promise<string> {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const saved = readFileSync(NOTEBOOK, 'utf8');
-    if (saved.includes(text)) return saved;
-    await delay(100);
-  }
-  return assert.fail(`the saved notebook has no '${text}'`);
-}

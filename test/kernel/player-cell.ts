@@ -7,10 +7,10 @@ const built = (path: string): string => JSON.stringify(join(__dirname, '..', '..
 export const PLAYER_CELL = `
 const load = (path: string): Promise<any> => import(path);
 const { livePlayer } = await load(${built('src/figures/player/live-player')});
-const { openWidget } = await load(${built('src/cell/widget')});
+const { openWidget, limited } = await load(${built('src/cell/widget')});
 const { replacingDisplay } = await load(${built('src/cell/display')});
 const { FakeWalk } = await load(${built('test/figures/player/fake-walk')});
 const { fsdpRecord } = await load(${built('test/figures/player/records')});
 const walk = new FakeWalk(fsdpRecord());
-const shown = { [Symbol.for('Jupyter.display')]: () => livePlayer(walk, { openWidget, replacingDisplay }) };
+const shown = { [Symbol.for('Jupyter.display')]: () => livePlayer(walk, { openWidget, replacingDisplay, limited }) };
 `;

@@ -69,6 +69,11 @@ shared = 2; let own = 3; setTimeout(() => release(), 50); shared + own`,
     assert.equal(new Set(counts).size, 2);
   });
 
+  it('show promises as other cells do', async () => {
+    const exchange = await client.execute('Promise.resolve(3)', {}, await createSubshell());
+    assert.equal(resultText(exchange), 'Promise { 3 }');
+  });
+
   it('time their own cells', async () => {
     const subshell = await createSubshell();
     const [main] = await begun('%%time\nawait new Promise((resolve) => setTimeout(resolve, 400))');

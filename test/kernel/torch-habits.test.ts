@@ -46,6 +46,52 @@ describe('the compiler, for users of PyTorch,', () => {
     );
   });
 
+  it('says what ranks and runs have in place of names of PyTorch', () => {
+    const ranks: readonly [string, RegExp][] = [
+      ['fully_shard(new nn.Linear(3, 4))', /'fully_shard'\. Write fullyShard\.$/],
+      ['new DistributedDataParallel(new nn.Linear(3, 4))', /Write DDP\(model\)\.$/],
+      [
+        "dist.initProcessGroup('gloo')",
+        /'initProcessGroup' does not exist on 'dist'\. Leave it out: the ranks/,
+      ],
+      ["dist.init_process_group('nccl')", /does not exist on 'dist'\. Leave it out: the ranks of a job are/],
+      [
+        'dist.reduceScatterTensor(tf.ones([2]), tf.ones([4]))',
+        /on 'dist'.* Write dist\.reduceScatter\(x\)\.$/,
+      ],
+      ['dist.nothing', /^[^:]*'nothing' does not exist on 'dist'\.$/],
+      ['tf.randn([2])', /Write tf\.randomNormal\(\[2, 3\]\)\.$/],
+      ['with torch.no_grad(): x = 1', /Line 1 is Python.* write model\.eval\(\)/],
+    ];
+    for (const [source, message] of ranks) assert.match(errorInRanks(source), message, source);
+    const cases: readonly [string, RegExp][] = [
+      ['sl.launch(2)', /Write sl\.launch\(\{ ranks: 2 \}\)\.$/],
+      ['sl.launch({ world_size: 2 })', /Write ranks: 2\.$/],
+      ['sl.models()', /It is a table: write models without parentheses\.$/],
+      ["sl.plan('gpt2', { gpu: 'A100', gpus: 8 })", /Write on: ‘H100-80G’\.$/],
+      ['declare const run: sl.Run; run.train(10)', /on type 'Run'\. Write await run\.step\(10\)\.$/],
+      ['declare const run: sl.Run; run.memory_summary()', /on type 'Run'\. Write run\.memory\(\)\.$/],
+      ['declare const run: sl.Run; run.is_not_there()', /on type 'Run'\.$/],
+      ['declare const run: sl.Run; sl.compare(run)', /Give the runs names: sl\.compare\(\{ run, other \}/],
+      ['declare const job: sl.Job; job.stop()', /on type 'Job'\. Write await job\.shutdown\(\)\.$/],
+      ['declare const job: sl.Job; job.world_size', /on type 'Job'\. Write job\.ranks\.length\.$/],
+      [
+        "declare const job: sl.Job; job.train({ model: 'tiny', zero_stage: 3 })",
+        /Write parallel: \{ strategy: ‘ZERO_3’ \}\.$/,
+      ],
+      [
+        "declare const job: sl.Job; job.train({ model: 'tiny', parallel: 'FSDP' })",
+        /Write parallel: \{ strategy: ‘FULL_SHARD’ \}\.$/,
+      ],
+      ['help(sl)', /write sl\.launch\? alone in a cell\.$/],
+      ["import { nn } from 'shardlab'", /Cells that begin with %%ranks have it without an import\.$/],
+    ];
+    for (const [source, message] of cases) {
+      const [error = ''] = messages(`import * as sl from 'shardlab';\n${source}`);
+      assert.match(error, message, source);
+    }
+  });
+
   it('says where the names are that sl had', () => {
     const cases: readonly [string, RegExp][] = [
       [

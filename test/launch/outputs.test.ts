@@ -96,6 +96,36 @@ test('pictures and figures are separate from the text', () => {
   assert.deepEqual(richParts(output.sections), [picture]);
 });
 
+test('pictures that differ by rank are tabs in one output, which shows all ranks where no script runs', () => {
+  const bundles: MimeBundle[] = [];
+  const sink = {
+    display: (bundle: MimeBundle) => void bundles.push(bundle),
+    update: (_: string, bundle: MimeBundle) => void bundles.push(bundle),
+    clear: () => undefined,
+  };
+  const picture = (rank: number, data: string): RankEvent =>
+    event(rank, { kind: 'result', bundle: { 'image/png': data, 'text/plain': `a picture of ${data}` } });
+  const live = createLiveOutput(sink);
+  for (const rank of [0, 1, 2]) {
+    live.add(text(rank, '<b>\n'));
+    live.add(picture(rank, rank === 1 ? 'aGo=' : 'aGk='));
+  }
+  live.finish();
+  assert.equal(bundles.length, 1);
+  const html = String(bundles[0]?.['text/html']);
+  const titles = [...html.matchAll(/class="title"[^>]*>([^<]*)</g)].map(([, title]) => title);
+  assert.deepEqual(titles, ['ranks 0, 2 agree', 'rank 1']);
+  assert.match(html, /&lt;b&gt;[\s\S]*src="data:image\/png;base64,aGk="[\s\S]*base64,aGo="/);
+  assert.equal(
+    bundles[0]?.['text/plain'],
+    'ranks 0, 2 agree\n<b>\na picture of aGk=\nrank 1\n<b>\na picture of aGo=',
+  );
+  const equal = createLiveOutput(sink);
+  for (const rank of [0, 1]) equal.add(picture(rank, 'aGk='));
+  equal.finish();
+  assert.deepEqual(bundles.at(-1), { 'image/png': 'aGk=', 'text/plain': 'a picture of aGk=' });
+});
+
 test('live output is one display that is updated; without output of ranks there is no display', () => {
   const calls: string[] = [];
   const sink = {

@@ -18,7 +18,13 @@ function speaks(cell: Cell | undefined, isAfter: boolean): boolean {
   return isText && !(isAfter && sourceOf(cell).startsWith('#'));
 }
 
-/** Code cells that are too long, figures without a text beside them, and cells that show several figures. */
+/** Whether a cell asks for a guess and does something else too, such as the figure with the answer. */
+function isMixedGuess(cell: Cell): boolean {
+  const source = sourceOf(cell);
+  return source.includes('sl.guess(') && !/^sl\.guess\([^()]*\);?( \/\/ .*)?$/.test(source);
+}
+
+/** Code cells that are too long, guesses that do not stand alone, figures without a text beside them, and cells that show several figures. */
 function cellProblems({ cells }: Notebook): string[] {
   return cells.flatMap((cell, i) => {
     if (cell.cell_type === 'markdown') return [];
@@ -27,6 +33,7 @@ function cellProblems({ cells }: Notebook): string[] {
     return [
       numLines > MAX_LINES ? `${cell.id}: ${numLines} lines of code; at most ${MAX_LINES}` : [],
       numFigures(cell) > 0 && !isSpokenOf ? `${cell.id}: no text beside the figure speaks of it` : [],
+      isMixedGuess(cell) ? `${cell.id}: a guess beside other code; give it a cell before its figure` : [],
       numFigures(cell) > 1 ? `${cell.id}: ${numFigures(cell)} figures; give each a cell and a text` : [],
     ].flat();
   });
@@ -37,7 +44,7 @@ test('each code cell has at most 8 lines, and each figure has a text beside it',
     assert.deepEqual(cellProblems(readNotebook(path)), [], basename(path));
 });
 
-test('a long cell, a figure between code cells, a figure above the next heading and two figures are found', () => {
+test('a long cell, a guess beside its figure, a figure between code cells, a figure above the next heading and two figures are found', () => {
   const figure = { output_type: 'display_data', data: { 'image/png': '' } };
   const code = (id: string, source: string, ...outputs: (typeof figure)[]): Cell => ({
     cell_type: 'code',
@@ -54,11 +61,14 @@ test('a long cell, a figure between code cells, a figure above the next heading 
     code('c', 'y', figure, figure),
     code('d', 'z', figure),
     text('## Next\n\nAnother section.'),
+    code('e', "sl.guess('00.params', NaN, 'paramShare') // percent"),
+    code('f', "sl.guess('00.params', NaN, 'paramShare');\nrun.memory()"),
   ];
   assert.deepEqual(cellProblems({ cells }), [
     'a: no text beside the figure speaks of it',
     'b: 9 lines of code; at most 8',
     'c: 2 figures; give each a cell and a text',
     'd: no text beside the figure speaks of it',
+    'f: a guess beside other code; give it a cell before its figure',
   ]);
 });

@@ -16,7 +16,7 @@ const WIDER: Readonly<Record<string, number>> = {
   training: 53,
   ledger: 28,
   planner: 81,
-  cell: 52,
+  cell: 51,
   programs: 27,
   launch: 38,
 };

@@ -50,7 +50,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   ],
   figures: ['format', 'grammar', 'static', '.', 'parity', 'plans'],
   launch: ['control', 'rank', '.'],
-  session: ['plans', 'launch-check', 'walk', 'run', 'notebook'],
+  session: ['plans', 'launch-check', 'walk', 'widgets', 'run', 'notebook'],
   claims: ['.', 'figures', 'notebook'],
 };
 

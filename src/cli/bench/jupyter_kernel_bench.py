@@ -1,22 +1,27 @@
 """Times Jupyter kernels through jupyter_client and prints one JSON line per kernel.
 
-usage: jupyter_kernel_bench.py KERNEL... [--repeat N]     (each KERNEL is a kernelspec's name)
+usage: jupyter_kernel_bench.py KERNEL... [--repeat N] [--rest SECONDS]     (each KERNEL is a kernelspec's name)
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from queue import Empty
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-AT = (1, 50, 100)
+AT = (1, 50, 100, 200)
 SAMPLES = 7
 TIMEOUT = 60
+# Long enough for a kernel to collect its garbage after the last cell.
+SETTLED_SECONDS = 8
+MIB = 1 << 20
 
 
 class Cells:
@@ -43,6 +48,11 @@ class Cells:
         if self.python:
             return "for i in range(1000): print(i)"
         return "for (let i = 0; i < 1000; i++) console.log(i)"
+
+    def busy(self):
+        if self.python:
+            return "import time; time.sleep(2)"
+        return "await new Promise((resolve) => setTimeout(resolve, 2000))"
 
     def interrupts(self):
         if self.python:
@@ -116,6 +126,57 @@ class Client:
             return None
 
 
+    def memory(self):
+        """Returns the proportional set size of the kernel and of all processes that it started, in MiB."""
+        pids = [self.manager.provisioner.pid]
+        for pid in pids:
+            pids.extend(children(pid))
+        return round(sum(proportional_bytes(pid) for pid in pids) / MIB, 1)
+
+    def rested(self, seconds):
+        time.sleep(seconds)
+        return self.memory()
+
+    def beside(self, busy, code):
+        """Returns the seconds that a cell of a subshell takes while another cell runs; None without subshells."""
+        info = self.control("kernel_info_request", {})
+        if "kernel subshells" not in info.get("supported_features", []):
+            return None
+        subshell = self.control("create_subshell_request", {})["subshell_id"]
+        wanted = self.client.execute(busy)
+        seconds = [self.in_subshell(subshell, code) for _ in range(SAMPLES)]
+        self.reply_to(wanted)
+        return statistics.median(seconds)
+
+    def in_subshell(self, subshell, code):
+        request = self.client.session.msg("execute_request", {"code": code, "silent": False, "store_history": False})
+        request["header"]["subshell_id"] = subshell
+        start = time.perf_counter()
+        self.client.shell_channel.send(request)
+        self.until_idle(request["header"]["msg_id"])
+        seconds = time.perf_counter() - start
+        self.reply_to(request["header"]["msg_id"])
+        return seconds
+
+    def control(self, kind, content):
+        request = self.client.session.msg(kind, content)
+        self.client.control_channel.send(request)
+        while True:
+            message = self.reply("control")
+            if message["parent_header"].get("msg_id") == request["header"]["msg_id"]:
+                return message["content"]
+
+
+def children(pid):
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.glob("*") for child in (task / "children").read_text().split()]
+
+
+def proportional_bytes(pid):
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
 def milliseconds(seconds):
     return None if seconds is None else round(seconds * 1e3, 1)
 
@@ -145,7 +206,22 @@ def latencies(client, cells):
             simple = [client.execute(cells.expression())[0] for _ in range(SAMPLES)]
             out["expression_ms"][str(i + 1)] = milliseconds(statistics.median(simple))
             out["declaration_ms"][str(i + 1)] = milliseconds(statistics.median(recent[-SAMPLES:]))
-    return out
+    return {**out, "cells_s": round(sum(recent), 2)}
+
+
+def memory(client, cells, rest):
+    """Latencies, and the memory before and after their cells."""
+    before = client.rested(SETTLED_SECONDS)
+    found = latencies(client, cells)
+    after = client.rested(SETTLED_SECONDS)
+    per_cell = (after - before) / max(AT)
+    return {
+        **found,
+        "first_cell_mb": before,
+        "all_cells_mb": after,
+        "per_cell_mb": round(per_cell, 3),
+        "rested_mb": client.rested(rest),
+    }
 
 
 def logs(client, cells):
@@ -158,7 +234,7 @@ def logs(client, cells):
     }
 
 
-def measure(name, repeat):
+def measure(name, repeat, rest):
     language = KernelSpecManager().get_kernel_spec(name).language
     cells = Cells(language)
     result = {"kernel": name, **start_times(name, cells, repeat)}
@@ -166,11 +242,12 @@ def measure(name, repeat):
     try:
         client.client.wait_for_ready(timeout=TIMEOUT)
         client.execute(cells.expression())
-        result.update(latencies(client, cells))
+        result.update(memory(client, cells, rest))
         if language == "typescript" and "tslab" in name:
             # tslab loses lines of logs and never becomes idle after that, so its time for logs is not reported.
             return result
         result.update(logs(client, cells))
+        result["subshell_ms"] = milliseconds(client.beside(cells.busy(), cells.expression()))
         result["interrupt_ms"] = {
             form: milliseconds(client.interrupt(code)) for form, code in cells.interrupts().items()
         }
@@ -183,10 +260,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", nargs="+")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--rest", type=float, default=70)
     arguments = parser.parse_args()
     for name in arguments.kernels:
         try:
-            line = measure(name, arguments.repeat)
+            line = measure(name, arguments.repeat, arguments.rest)
         except Exception as error:  # a failed kernel gets its error in the report; the other kernels are still measured
             line = {"kernel": name, "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(line), flush=True)

@@ -22,18 +22,28 @@ const figuresSchema = z.object({
   start_to_first_result_ms: milliseconds.optional(),
   expression_ms: byCells.optional(),
   declaration_ms: byCells.optional(),
+  cells_s: z.number().optional(),
+  first_cell_mb: z.number().optional(),
+  all_cells_mb: z.number().optional(),
+  per_cell_mb: z.number().optional(),
+  rested_mb: z.number().optional(),
   logs_ms: milliseconds.optional(),
   logs_lines: z.number().optional(),
   logs_messages: z.number().optional(),
+  subshell_ms: milliseconds.optional(),
   interrupt_ms: byCells.optional(),
 });
 
-/** The measurements of one kernel; each number is a median. */
+/**
+ * The measurements of one kernel; each time is a median. Memory is the proportional set size of all its processes in MiB:
+ * after the first cell, after 200 cells, and after a rest without cells.
+ */
 type KernelFigures = z.output<typeof figuresSchema>;
 
 interface KernelBenchOptions {
   readonly kernel?: readonly string[];
   readonly repeat: number;
+  readonly rest: number;
 }
 
 /** `shardlab bench kernel`: measures our kernel, and other kernels by name, through a real Jupyter client. */
@@ -41,12 +51,13 @@ export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
   const command = bench
     .command('kernel')
     .description(
-      'measures start, first cell, cell latency at 1, 50 and 100 cells, logs and interrupts, with a Jupyter client',
+      'measures start, first cell, latency and memory over 200 cells, memory at rest, logs, subshells and interrupts, with a Jupyter client',
     )
     .option('--kernel <names...>', 'other kernels to measure in the same run, such as python3')
-    .option('--repeat <n>', 'number of starts of each kernel', wholeNumber(1), 5);
-  perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat }, output) => {
-    const work = () => measure([KERNEL_NAME, ...kernel], repeat, io);
+    .option('--repeat <n>', 'number of starts of each kernel', wholeNumber(1), 5)
+    .option('--rest <seconds>', 'seconds without a cell before the memory at rest', wholeNumber(0), 70);
+  perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat, rest }, output) => {
+    const work = () => measure([KERNEL_NAME, ...kernel], { repeat, rest }, io);
     const kernels = await withProgress('measuring kernels', '', work, progressOn(io));
     const report = { processor: processorName(), kernels };
     output.answer(report, () => [report.processor, ...kernels.map(asLine)].join('\n'));
@@ -57,7 +68,7 @@ export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
 /** Runs the client with this installation's kernelspec, even if another one is installed. */
 async function measure(
   kernels: readonly string[],
-  repeat: number,
+  { repeat, rest }: Pick<KernelBenchOptions, 'repeat' | 'rest'>,
   io: Io,
 ): Promise<readonly KernelFigures[]> {
   const data = mkdtempSync(join(tmpdir(), 'shardlab-bench-'));
@@ -66,7 +77,7 @@ async function measure(
     const path = io.env.JUPYTER_PATH;
     const env = { ...io.env, JUPYTER_PATH: path === undefined ? data : `${data}:${path}` };
     const script = join(__dirname, 'jupyter_kernel_bench.py');
-    const args = [script, ...kernels, '--repeat', String(repeat)];
+    const args = [script, ...kernels, '--repeat', String(repeat), '--rest', String(rest)];
     const printed = await runPython(jupyterPython(io.env), args, { ...io, env });
     return printed.trim().split('\n').map(parseLine);
   } finally {

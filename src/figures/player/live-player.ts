@@ -1,5 +1,4 @@
-import { setTimeout } from 'node:timers';
-import { type DisplayBundle, now, type Seconds } from '../../core';
+import type { DisplayBundle, Seconds } from '../../core';
 import { pageScript, playerBundle } from './player';
 import { type PackedView, packedView, playerView } from './player-view';
 import type { WalkRecord } from './walk-record';
@@ -39,6 +38,8 @@ export interface WidgetPlace {
   }): Widget | undefined;
   /** Returns a function that shows an output in place of the output that it showed before. */
   replacingDisplay(): (bundle: DisplayBundle) => void;
+  /** Limits how often `send` is called: at most once in `between`. */
+  limited(send: () => void, between: Seconds): { now(): void; request(): void; stop(): void };
 }
 
 /** What a player in a page knows of ranks that still walk. */
@@ -78,7 +79,10 @@ const BETWEEN_VIEWS: Seconds = 0.1;
  * returns an empty bundle; when the walk ends, a player without ranks takes its place. Elsewhere it returns a player without
  * ranks, as for a walk that has ended.
  */
-export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: WidgetPlace): DisplayBundle {
+export function livePlayer(
+  walk: LiveWalk,
+  { openWidget, replacingDisplay, limited }: WidgetPlace,
+): DisplayBundle {
   if (isOver(walk)) return playerBundle(walk.record());
   let live: LiveState = { isLive: true, isBusy: false, error: '', names: namesOf(walk.record()) };
   const widget = openWidget({
@@ -92,7 +96,7 @@ export function livePlayer(walk: LiveWalk, { openWidget, replacingDisplay }: Wid
     live = { ...live, ...change };
     widget.set({ live });
   };
-  const views = limited(() => widget.set({ view: viewOf(walk) }));
+  const views = limited(() => widget.set({ view: viewOf(walk) }), BETWEEN_VIEWS);
   const forget = walk.onChange(() => {
     if (live.isLive && isOver(walk)) end();
     else views.request();
@@ -145,28 +149,4 @@ function isOver(walk: LiveWalk): boolean {
 function namesOf({ points }: WalkRecord): readonly string[] {
   const seen = new Set<string>(points.flat().map(({ point }) => point.name));
   return [...NAMES].sort((a, b) => Number(seen.has(b)) - Number(seen.has(a)));
-}
-
-/** Limits how often `send` is called: a request within the limit is answered later, and several such requests once. */
-function limited(send: () => void) {
-  let last: Seconds = Number.NEGATIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
-  const sendNow = (): void => {
-    clearTimeout(timer);
-    timer = undefined;
-    last = now();
-    send();
-  };
-  return {
-    now: sendNow,
-    request: (): void => {
-      const left = last + BETWEEN_VIEWS - now();
-      if (left <= 0) sendNow();
-      else timer ??= setTimeout(sendNow, left * 1000);
-    },
-    stop: (): void => {
-      clearTimeout(timer);
-      timer = undefined;
-    },
-  };
 }

@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import type { StrategyName } from '../../config';
-import { ConfigError, isWhole, type Language, languages, shown, type Text } from '../../core';
-import { describeFault, type Fault } from './faults';
+import { ConfigError, isWhole, type Language, languages, listed, shown, type Text } from '../../core';
+import { describeFault, FAULT_KINDS, type Fault } from './faults';
 import { type PointText, parsePointText } from './point-text';
 
 /** The strategy under which a mystery's point exists, and its fault. */
@@ -30,6 +30,9 @@ const CASES: readonly Case[] = [
   sealedIn('FULL_SHARD', 0, 'reduceScatter layer 3', 'nan'),
   sealedIn('NO_SHARD', 2, 'optimizer', 'double'),
 ];
+
+/** Each mystery is planted in a training on this number of ranks. */
+const WORLD = 4;
 
 /** An answer to a mystery. */
 export interface Solution {
@@ -72,7 +75,7 @@ export class Mystery {
     this.#language = language;
   }
 
-  /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if `at` names no point. */
+  /** Judges an answer: rank, point and kind of the fault. A rank of NaN is no answer yet. Throws: CONFIG if there is no such rank, point or kind. */
   solve(answers: Pick<Fault, 'rank' | 'at' | 'do'>): Solution {
     // JavaScript allows any argument.
     const { rank, at, do: kind } = (answers ?? {}) as Partial<typeof answers>;
@@ -80,6 +83,8 @@ export class Mystery {
       throw new ConfigError(
         "mystery.solve takes what you found, as { rank: 2, at: 'reduceScatter layer 3', do: 'skip' }",
       );
+    requireRank(rank);
+    requireKind(kind);
     const { fault } = caseOf(this);
     const [answer, sealed] = [parsePointText(at), parsePointText(fault.at)];
     const parts = [
@@ -123,6 +128,19 @@ function caseOf({ number }: Mystery): Case {
   if (sealed === undefined)
     throw new ConfigError(`there are mysteries 1 to ${CASES.length}, not ${shown(number)}`);
   return sealed;
+}
+
+/** Throws: CONFIG unless the value is a rank of the mystery's training, or NaN, which is no answer yet. */
+function requireRank(rank: unknown): void {
+  if (Number.isNaN(rank) || (isWhole(rank, 0) && rank < WORLD)) return;
+  throw new ConfigError(`mystery.solve: rank must be one of 0 to ${WORLD - 1}, not ${shown(rank)}`);
+}
+
+function requireKind(kind: unknown): void {
+  if (FAULT_KINDS.some((known) => known === kind)) return;
+  throw new ConfigError(
+    `mystery.solve: do must be one of ${listed(FAULT_KINDS.map((known) => `'${known}'`))}, not ${shown(kind)}`,
+  );
 }
 
 /** Whether an answer names the point, by a layer or by the layer's module. A fault in a whole step's work has no module. */

@@ -3,7 +3,7 @@ import { type Guess, sessionGuesses } from '../../figures';
 import type { AnswerRecord } from './answer-record';
 import { answerNumber, isNoAnswer } from './answer-values';
 import { ANSWER_MIME } from './entries';
-import { type GuessQuestion, questionOf } from './exercise';
+import { exerciseOf, GUESSES, type GuessQuestion, questionOf } from './exercise';
 import { say, withoutMarks } from './sentences';
 
 /** Who guesses, and in which language. */
@@ -18,6 +18,8 @@ interface Guesser {
  */
 export function guessFirst(id: string, value: unknown, of: unknown, { record, language }: Guesser): Guess {
   const question = questionOf(id);
+  const refusal = refusalOf({ id, value, of }, question, language);
+  if (refusal !== undefined) return refused(id, refusal);
   const unit = unitOf(question, value);
   const quantity = typeof of === 'string' ? of : (question?.of ?? '');
   const number = isNoAnswer(value) ? Number.NaN : (answerNumber(value, unit) ?? Number.NaN);
@@ -35,6 +37,31 @@ export function guessFirst(id: string, value: unknown, of: unknown, { record, la
   };
 }
 
+/** Returns why a guess cannot be stored: it names an exercise, or a quantity that is not its own, or none. */
+function refusalOf(
+  { id, value, of }: { readonly id: string; readonly value: unknown; readonly of: unknown },
+  question: GuessQuestion | undefined,
+  language: Language,
+): string | undefined {
+  if (exerciseOf(id) !== undefined) return say('guessesExercise', language, id);
+  if (question !== undefined) {
+    if (of === undefined || of === question.of) return undefined;
+    return say('otherQuantity', language, id, question.of, shown(of));
+  }
+  if (isNoAnswer(value) || (typeof of === 'string' && of.trim() !== '')) return undefined;
+  return say('noQuantity', language, id, knownQuantities().join(', '));
+}
+
+/** Returns the quantities that the notebooks ask for. Other figures may have more. */
+function knownQuantities(): readonly string[] {
+  return [...new Set(Object.values(GUESSES).map((guess) => guess.of))];
+}
+
+function refused(id: string, text: string): Guess {
+  const nothing = { value: Number.NaN, of: '', answer: undefined, off: undefined };
+  return { id, ...nothing, [DISPLAY]: () => ({ 'text/plain': text }) };
+}
+
 /** Returns the unit in which a value is read. A guess of the user's own has the unit of its figure, which may be a percentage. */
 function unitOf(question: GuessQuestion | undefined, value: unknown): string {
   const isPercentage = typeof value === 'string' && /[%％]\s*$/u.test(value);
@@ -45,7 +72,12 @@ function textOf({ id, value, of, answer }: Guess, written: unknown, language: La
   if (answer !== undefined) return answer;
   const question = questionOf(id);
   const unit = question?.unit ?? '';
-  if (!Number.isNaN(value)) return say('guessed', language, withUnit(value, unit));
+  if (!Number.isNaN(value)) {
+    const guessed = say('guessed', language, withUnit(value, unit));
+    const quantities = knownQuantities();
+    if (quantities.includes(of)) return guessed;
+    return `${guessed}\n${say('unusualQuantity', language, of, quantities.join(', '))}`;
+  }
   const inUnit = unit === '' ? '' : say('inUnit', language, unit);
   if (written === undefined && question !== undefined)
     return say('askGuess', language, question.question[language], id, of, inUnit);

@@ -1,7 +1,7 @@
-import type { Language, Text } from '../../core';
-import { createTable, sessionGuesses, type Table, type TableRow } from '../../figures';
+import { type Language, languages, type Text } from '../../core';
+import { createTable, type Guess, sessionGuesses, type Table, type TableRow } from '../../figures';
 import type { AnswerRecord } from './answer-record';
-import { begunExercises, progressOf } from './entries';
+import { begunExercises, type Entry, progressOf } from './entries';
 import { questionOf } from './exercise';
 import { withoutMarks } from './sentences';
 
@@ -14,6 +14,7 @@ const WORDS = {
   open: { en: 'not yet', zh: '尚未答对' },
   untried: { en: 'not tried', zh: '尚未作答' },
   guess: { en: 'guess', zh: '猜测' },
+  earlier: { en: 'guessed {0} in an earlier session, {1}', zh: '在较早的会话中猜了 {0}（{1}）' },
 } as const satisfies Record<string, Text>;
 
 /** The columns, with their headings. */
@@ -27,8 +28,8 @@ const COLUMNS = {
 } as const satisfies Record<string, Text>;
 
 /**
- * Returns the exercises of the notebooks that a user has begun, with tries, hints and points, and the guesses of this session. A guess
- * has no points: it cannot be wrong.
+ * Returns the exercises of the notebooks that a user has begun, with tries, hints and points, and the guesses: the newest of each,
+ * of this session or, from the record, of an earlier one. A guess has no points: it cannot be wrong.
  */
 export function scoreTable(record: AnswerRecord, language: Language): Table {
   const { entries, numSkipped } = record.read();
@@ -57,7 +58,7 @@ export function scoreTable(record: AnswerRecord, language: Language): Table {
   const title = WORDS[rows.length === 0 ? 'none' : 'title'][language]
     .replace('{0}', `${points}`)
     .replace('{1}', `${rows.length}`);
-  return createTable([...rows, ...guessRows(language)], {
+  return createTable([...rows, ...guessRows(language), ...earlierGuessRows(entries, language)], {
     title: `${title}${lost}`,
     columns: Object.entries<Text>(COLUMNS).map(([key, heading]) => ({
       ...{ key, title: heading[language], wraps: key === 'about' },
@@ -66,12 +67,30 @@ export function scoreTable(record: AnswerRecord, language: Language): Table {
 }
 
 function guessRows(language: Language): readonly TableRow[] {
-  const guesses = sessionGuesses()
+  return guessesOfSession().map(({ id, off }) => guessRow(id, off ?? WORDS.guess[language], language));
+}
+
+/** Returns a row for each guess that the record has and this session has not. */
+function earlierGuessRows(entries: readonly Entry[], language: Language): readonly TableRow[] {
+  const own = new Set(guessesOfSession().map(({ id }) => id));
+  const newest = new Map(
+    entries
+      .filter(({ kind, exercise }) => kind === 'guess' && !own.has(exercise))
+      .map((entry) => [entry.exercise, entry]),
+  );
+  return [...newest.values()].map(({ exercise, value, time }) => {
+    const day = time.slice(0, 'YYYY-MM-DD'.length);
+    return guessRow(exercise, languages.inLanguage(WORDS.earlier, language, [`${value}`, day]), language);
+  });
+}
+
+function guessesOfSession(): readonly Guess[] {
+  return sessionGuesses()
     .list()
     .filter(({ value }) => !Number.isNaN(value));
-  return guesses.map(({ id, off }) => ({
-    exercise: id,
-    about: withoutMarks(questionOf(id)?.question[language] ?? WORDS.guess[language]),
-    ...{ tries: 1, hints: 0, result: off ?? WORDS.guess[language], points: null },
-  }));
+}
+
+function guessRow(id: string, result: string, language: Language): TableRow {
+  const about = withoutMarks(questionOf(id)?.question[language] ?? WORDS.guess[language]);
+  return { exercise: id, about, tries: 1, hints: 0, result, points: null };
 }

@@ -6,6 +6,26 @@ const SENTENCES = {
     en: "there is no exercise '{0}'; sl.score() lists the exercises of a notebook",
     zh: "没有名为 '{0}' 的练习；sl.score() 列出笔记本的练习",
   },
+  checksGuess: {
+    en: "this is a guess, not an exercise: sl.guess('{0}', 40) stores a guess, and sl.solution('{0}') gives it up",
+    zh: "这是猜测，不是练习：sl.guess('{0}', 40) 记下猜测，sl.solution('{0}') 放弃猜测",
+  },
+  guessesExercise: {
+    en: "'{0}' is an exercise, not a guess: sl.check('{0}', …) checks an answer",
+    zh: "'{0}' 是练习，不是猜测：sl.check('{0}', …) 检查答案",
+  },
+  otherQuantity: {
+    en: "nothing was stored: the guess '{0}' is about '{1}', not {2}; write sl.guess('{0}', 40, '{1}')",
+    zh: "没有记下：猜测 '{0}' 问的是 '{1}'，不是 {2}；请写 sl.guess('{0}', 40, '{1}')",
+  },
+  noQuantity: {
+    en: "nothing was stored: name the quantity of a figure, as in sl.guess('{0}', 40, 'paramShare'). The notebooks ask for {1}",
+    zh: "没有记下：请写出图中的量，例如 sl.guess('{0}', 40, 'paramShare')。笔记本问的量有 {1}",
+  },
+  unusualQuantity: {
+    en: "no guess of the notebooks is about '{0}': if no figure has this quantity, no answer comes. The notebooks ask for {1}",
+    zh: "笔记本中没有关于 '{0}' 的猜测：如果没有图画出这个量，就不会有答案。笔记本问的量有 {1}",
+  },
   right: { en: 'right. {0}', zh: '正确。{0}' },
   points: { en: 'Points: {0} of 1, after {1}.', zh: '得分 {0}/1，{1}。' },
   oneTry: { en: '1 try', zh: '作答 1 次' },

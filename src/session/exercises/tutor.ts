@@ -3,7 +3,7 @@ import { ink } from '../../figures';
 import { type AnswerRecord, recordedValue } from './answer-record';
 import { isNothing } from './answer-values';
 import { ANSWER_MIME, type Entry, type Progress, progressOf, TRIES_BEFORE_SOLUTION } from './entries';
-import { type Exercise, exerciseOf, exerciseOnMystery } from './exercise';
+import { type Exercise, exerciseOf, exerciseOnMystery, questionOf } from './exercise';
 import { type Judgement, judge } from './judge';
 import { say, withCode, withoutMarks } from './sentences';
 
@@ -143,7 +143,8 @@ export class Tutor {
   }
 
   #unknown(id: string): Verdict {
-    return this.#verdict(id, 'unknown', [say('noExercise', this.#language, shortened(id))]);
+    const sentence = questionOf(id) === undefined ? 'noExercise' : 'checksGuess';
+    return this.#verdict(id, 'unknown', [say(sentence, this.#language, shortened(id))]);
   }
 
   #verdict(id: string, outcome: Verdict['outcome'], lines: readonly string[]): Verdict {

@@ -28,6 +28,11 @@ export interface LoopOptions {
   readonly earlyStoppingThreshold?: number | undefined;
   /** Whether the curve of the loss stays below the cell when the steps have ended; otherwise one line stays. Default false. */
   readonly curve?: boolean | undefined;
+  /**
+   * Whether the peak of memory is drawn below the loss while steps run, at most five times a second; both curves then stay below the
+   * cell. Default false.
+   */
+  readonly live?: boolean | undefined;
 }
 
 const OPTIONS = {
@@ -39,6 +44,7 @@ const OPTIONS = {
   earlyStoppingPatience: countSchema,
   earlyStoppingThreshold: atLeast0Schema,
   curve: flagSchema,
+  live: flagSchema,
 } satisfies ShapeOf<LoopOptions>;
 
 /** Options that have no effect if another option is missing. */

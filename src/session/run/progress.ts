@@ -4,13 +4,23 @@ import {
   type MimeBundle,
   type ProgressPlace,
   progressBundle,
-  replacingDisplay,
   timeLeft,
 } from '../../cell';
-import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
+import {
+  type Bytes,
+  DISPLAY,
+  median,
+  now,
+  type Seconds,
+  type Shown,
+  shownAsText,
+  sumOf,
+  withShown,
+} from '../../core';
 import { counted, type Figure, ink, runFigures } from '../../figures';
-import type { EvaluatedStep } from '../../launch';
+import type { EvaluatedStep, RankStep } from '../../launch';
 import type { StepResult } from '../../training';
+import { stepsDisplay } from '../widgets/steps-display';
 import type { ReplicaDrift } from './replicas';
 
 /** If there are fewer points than this, the display is a line of text without a curve. */
@@ -32,7 +42,11 @@ export interface ProgressOptions {
   readonly hasOwnLoss: boolean;
   /** Whether the curve stays when the steps have ended. */
   readonly keepsCurve: boolean;
+  /** Whether the curve has the peaks of memory below the losses. */
+  readonly hasMemory?: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
+  /** Ends the steps after the running one; undefined if no button shall do so. */
+  readonly stop?: (() => void) | undefined;
 }
 
 /** The display of steps. */
@@ -41,9 +55,9 @@ export type StepProgress = ReturnType<typeof createProgress>;
 /** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
 export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
-  const display = replacingDisplay(sink, 'shardlab-run');
+  const display = stepsDisplay(sink, options.stop);
   const newest: StepResult[] = [];
-  const state: State = { ...options, start: now(), losses: [], margins: [], newest };
+  const state: State = { ...options, start: now(), losses: [], margins: [], peaks: [], newest };
   const stepSeconds: Seconds[] = [];
   let numTokens = 0;
   let numSkipped = 0;
@@ -56,13 +70,14 @@ export function createProgress(options: ProgressOptions) {
     const last = newest.at(-1);
     if (last === undefined) return;
     const timed = { stepSeconds, tokens: numTokens, countedRows: last.countedRows };
-    display(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
+    display.end(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
   };
   return {
     /** Shows one more step. After `finish`, as in a step that a walk completes when its cell has ended, it shows the final state. */
-    show(last: StepResult): void {
+    show(last: StepResult, ranks: readonly RankStep[] = []): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
+      if (options.hasMemory === true) state.peaks.push(peakOf(ranks));
       if (last.rewards !== undefined) state.margins.push(last.rewards.margin);
       numSkipped += Number(last.skipped);
       newest.push(last);
@@ -75,7 +90,7 @@ export function createProgress(options: ProgressOptions) {
       }
       const start = performance.now();
       if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
-      display(runningBundle(state));
+      display.show(runningBundle(state));
       drawnAt = performance.now();
       drawingMs = drawnAt - start;
     },
@@ -83,7 +98,7 @@ export function createProgress(options: ProgressOptions) {
     place: {
       line: {
         isNotebook: true,
-        show: (text, done, total) => display(progressBundle(text, done, total, pictureOf(state))),
+        show: (text, done, total) => display.show(progressBundle(text, done, total, pictureOf(state))),
         end: () => undefined,
       },
     } satisfies ProgressPlace,
@@ -108,7 +123,7 @@ export class ProgressPlaces {
     const { numSteps } = options;
     if (numSteps === null || numSteps >= LEAST_POINTS) return createProgress(options);
     if (this.#shared !== undefined) return this.#shared;
-    const progress = createProgress({ ...options, numSteps: null });
+    const progress = createProgress({ ...options, numSteps: null, stop: undefined });
     const isShared = currentDisplay()?.atEnd?.(() => {
       this.#shared = undefined;
       progress.finish();
@@ -125,6 +140,8 @@ interface State extends ProgressOptions {
   readonly losses: number[];
   /** The margins of pairs, step by step; empty unless the training is DPO. */
   readonly margins: number[];
+  /** The largest peak of a rank's memory, step by step; empty unless the curve has it. */
+  readonly peaks: Bytes[];
   /** Results of the newest steps. */
   readonly newest: readonly StepResult[];
   /** The steps whose speed is shown. Default: the newest. */
@@ -152,7 +169,8 @@ function pictureOf(state: State): string {
 function finalBundle(state: State, note: string | null): MimeBundle {
   const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
   if (!state.keepsCurve || state.losses.length < LEAST_POINTS) return { 'text/plain': text };
-  const curve = curveOf(state);
+  // Steps that ended early have an axis of their own length.
+  const curve = curveOf({ ...state, numSteps: null });
   const bundle = (note === null ? curve : curve.withNote(ink.escapeHtml(note)))[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
@@ -181,12 +199,17 @@ function progressText(state: State): string {
 }
 
 function curveOf(state: State): Figure {
-  const { name, losses, margins, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
+  const { name, losses, margins, peaks, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
-  const series = [{ name, losses, margins, firstStep, hasOwnLoss, evaluations }];
+  const series = [{ name, losses, margins, peaks, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return runFigures.loss(series, { speed: speedText(timed), steps });
+}
+
+/** Returns the largest peak of a rank's memory in a step; NaN if the step was not recorded. */
+function peakOf(ranks: readonly RankStep[]): Bytes {
+  return Math.max(...ranks.map(({ record }) => record?.memory.peakBytes ?? Number.NaN));
 }
 
 /** Returns the number of the first shown step, counted over the whole run. */

@@ -206,14 +206,18 @@ export class RunLoop<R> {
       lastStep: history.lastStep,
     }))
       warn(warning);
+    const stop = (): void => loop.pressStop();
     const progress = this.#places.of({
+      stop,
       name: runName(this.#parts),
       numSteps: isEndless ? null : numSteps,
       hasOwnLoss: hasOwnLoss(history.phase.config),
-      keepsCurve: options.curve === true,
+      keepsCurve: options.curve === true || options.live === true,
+      hasMemory: options.live === true,
       evaluations: () => history.evaluations,
     });
-    return new TrainingLoop(this.#home, { name, numSteps, options, progress, walk });
+    const loop = new TrainingLoop(this.#home, { name, numSteps, options, progress, walk });
+    return loop;
   }
 
   get #home(): LoopHome<R> {

@@ -49,6 +49,7 @@ export class TrainingLoop<R> {
   #numDone = 0;
   #endedEarly: string | null = null;
   #isInterrupted = false;
+  #isStopPressed = false;
   readonly #notes: string[] = [];
 
   constructor(home: LoopHome<R>, call: LoopCall) {
@@ -78,6 +79,7 @@ export class TrainingLoop<R> {
       this.#requireGoing();
       await this.#followUp(last);
       this.#requireGoing();
+      if (this.#isStopPressed && !this.isDone) this.stop(stoppedBy('the Stop button', last.step));
       return last;
     } catch (error) {
       const isInterrupt = error instanceof ShardlabError && error.code === 'INTERRUPTED';
@@ -88,6 +90,12 @@ export class TrainingLoop<R> {
   /** Ends the loop after the running step. */
   interrupt(): void {
     this.#isInterrupted = true;
+  }
+
+  /** Ends the loop after the running step, as the Stop button does: the call then returns its steps. */
+  pressStop(): void {
+    this.#isStopPressed = true;
+    this.#home.training.stop();
   }
 
   /** Ends the loop before its next step. */
@@ -124,7 +132,9 @@ export class TrainingLoop<R> {
       last = parts.history.keep(ranks);
       this.#numDone++;
       logs.step(last, ranks);
-      progress.show(last);
+      progress.show(last, ranks);
+      // A press between two calls on the ranks has found no steps to stop.
+      if (this.#isStopPressed) training.stop();
     };
     await training.step(numSteps, done, walk);
     if (last === undefined) throw this.#interrupted();

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { currentDisplay, openWidget, replacingDisplay } from '../../cell';
+import { currentDisplay, replacingDisplay, widgets } from '../../cell';
 import { ConfigError, DISPLAY, type DisplayBundle, isWhole, shown } from '../../core';
 import { runFigures, type Table, type WalkPosition, type WalkRecord } from '../../figures';
 import { type CallSink, points, type Supervisor } from '../../launch';
@@ -169,7 +169,8 @@ export class Walk {
   [DISPLAY](): DisplayBundle {
     const sink = currentDisplay();
     return runFigures.walk.player(this, {
-      openWidget,
+      openWidget: widgets.openWidget,
+      limited: widgets.limited,
       replacingDisplay: () => replacingDisplay(sink, 'shardlab-walk'),
     });
   }

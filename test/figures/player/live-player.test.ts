@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { limited } from '../../../src/cell/widget';
 import { livePlayer, type WidgetPlace } from '../../../src/figures/player/live-player';
 import { playerBundle } from '../../../src/figures/player/player';
 import { FakeWalk } from './fake-walk';
@@ -26,6 +27,7 @@ function frontEnd() {
       hear = heard;
       return widget;
     },
+    limited,
     replacingDisplay: () => (bundle) => void outputs.push(Object.keys(bundle)),
   };
   /** Sends a button's request, and returns the model's state when it is answered. */

@@ -36,6 +36,15 @@ test('a mystery says which parts of an answer are right, and that NaN is no gues
   assert.equal(JSON.stringify(sealed), '{"number":1,"strategy":"FULL_SHARD"}');
 });
 
+test('a mystery refuses a rank or a kind that does not exist', () => {
+  const solve = (rank: unknown, kind: unknown) => (): unknown =>
+    new Mystery(1).solve({ rank: rank as number, at: 'forward', do: kind as 'nan' });
+  for (const rank of [7, 4, -1, 1.5, '2', '', null])
+    assert.throws(solve(rank, 'nan'), /rank must be one of 0 to 3, not /, `${rank}`);
+  for (const kind of ['skp', '', undefined, 3])
+    assert.throws(solve(2, kind), /do must be one of 'skip', .*'kill', not /, `${kind}`);
+});
+
 test('wrong faults are refused with what is right', () => {
   const cases: readonly (readonly [unknown, RegExp])[] = [
     ['skip', /faults must be a list, such as \[\{ rank: 2/],

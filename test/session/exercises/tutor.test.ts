@@ -17,6 +17,7 @@ import { type Language, languages } from '../../../src/core';
 import { DISPLAY } from '../../../src/core/display';
 import { AnswerRecord } from '../../../src/session/exercises/answer-record';
 import { ANSWER_MIME, ANSWERS_FILE } from '../../../src/session/exercises/entries';
+import { guessFirst } from '../../../src/session/exercises/guess-first';
 import { scoreTable } from '../../../src/session/exercises/score';
 import { Tutor } from '../../../src/session/exercises/tutor';
 
@@ -249,5 +250,33 @@ test('texts are Chinese in a Chinese notebook or locale, unless SHARDLAB_LANG sa
   assert.equal(
     languages.notebookLanguage({ JPY_SESSION_NAME: '/home/a/00-quickstart.ipynb', LANG: 'C' }),
     'en',
+  );
+});
+
+test('a guess of an unknown quantity, or of an exercise, is not stored and says what is allowed', (context) => {
+  const { record, tutor } = room(context).kernel();
+  const said = (id: string, of: unknown): string =>
+    String(guessFirst(id, 40, of, { record, language: 'en' })[DISPLAY]()['text/plain']);
+  for (const of of ['peek', '', 3])
+    assert.match(said('05.peak', of), /the guess '05\.peak' is about 'predictedGB', not /);
+  for (const of of ['', undefined])
+    assert.match(said('mine', of), /nothing was stored: name the quantity of a figure.*paramShare/);
+  assert.match(said('mine', 'peek'), /your guess: 40.*\nno guess of the notebooks is about 'peek'/);
+  assert.match(said('01.world', 'paramShare'), /'01\.world' is an exercise, not a guess: sl\.check/);
+  assert.equal(record.read().entries.length, 0);
+  assert.match(
+    tutor.check('05.peak', 3).text,
+    /this is a guess, not an exercise: sl\.guess\('05\.peak', 40\)/,
+  );
+});
+
+test('the score has the newest guess of an earlier session, and says its day', (context) => {
+  const { kernel } = room(context);
+  const { record } = kernel();
+  for (const value of [30, 40]) record.add({ exercise: '05.peak', kind: 'guess', value });
+  const rows = scoreTable(kernel().record, 'en').rows.filter(({ exercise }) => exercise === '05.peak');
+  assert.deepEqual(
+    rows.map(({ result }) => result),
+    ['guessed 40 in an earlier session, 2026-11-30'],
   );
 });
