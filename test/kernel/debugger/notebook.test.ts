@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { JupyterClient, resultText, streamText } from '../jupyter-client';
 import { DebugClient } from './debug-client';
-import { JupyterClient, resultText, streamText } from './jupyter-client';
 
 let client: JupyterClient;
 let debug: DebugClient;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type { JsonObject } from '../../kernel/front/wire';
-import type { JupyterClient } from './jupyter-client';
+import type { JsonObject } from '../../../kernel/front/wire';
+import type { JupyterClient } from '../jupyter-client';
 
 /** A response or an event of the Debug Adapter Protocol. */
 export interface DebugMessage {
